@@ -1,5 +1,6 @@
 // What axe finds on each page: nothing.
 import assert from 'node:assert/strict';
+import type { DevServer } from '../dev/server.ts';
 import { axe, browserTest } from './harness.ts';
 
 const PLACES = [
@@ -28,7 +29,40 @@ const PLACES = [
   '/jobs/11/config',
 ];
 
+/** What stands beside a link is longer than it: then it is a link in a text, which needs more than a colour. */
+function shortNames(server: DevServer): void {
+  for (const { job } of server.world.jobs.values()) job.name = 'a';
+}
+
 for (const dark of [false, true]) {
+  browserTest(
+    `links in a text are told from it by more than their colour, ${dark ? 'dark' : 'light'}`,
+    async ({ page, server, base }) => {
+      shortNames(server);
+      const rows: [string, string][] = [
+        ['/nodes/gpu-6', 'section[aria-label="Runs on gpu-6"] tbody a'],
+        ['/usage', 'section[aria-label="Jobs that took most"] tbody a'],
+        ['/queue', 'section[aria-label="In the queue"] tbody a'],
+        ['/compare?jobs=11,12', 'section[aria-label=Figures] tbody a'],
+      ];
+      const found: string[] = [];
+      for (const [path, link] of rows) {
+        await page.goto(base + path);
+        await page.locator(link).first().waitFor();
+        const said = await axe(page);
+        if (said) found.push(`${path} ${said}`);
+        // Of what lies below others in a table that scrolls axe can't tell the colours.
+        const line = await page
+          .locator(link)
+          .first()
+          .evaluate((one) => getComputedStyle(one).textDecorationLine);
+        if (line !== 'underline') found.push(`${path} is not underlined`);
+      }
+      assert.deepEqual(found, []);
+    },
+    { dark, everyMs: 0 },
+  );
+
   browserTest(
     `axe finds nothing on any page, ${dark ? 'dark' : 'light'}`,
     async ({ page, base }) => {
@@ -45,11 +79,12 @@ for (const dark of [false, true]) {
 
 browserTest('axe finds nothing where there is nothing yet, and the page says what to do', async ({ page, base }) => {
   const rows: [string, RegExp][] = [
-    ['/', /imgcli submit/],
+    ['/', /imgcli --server 127\.0\.0\.1:17650 submit/],
+    ['/nodes', /--cpu-slots N/],
     ['/nodes', /imgagent --server 127\.0\.0\.1:17650 /],
-    ['/queue', /imgcli explain/],
-    ['/datasets', /imgcli dataset register/],
-    ['/usage', /imgcli usage/],
+    ['/queue', /imgcli --server 127\.0\.0\.1:17650 explain/],
+    ['/datasets', /imgcli --server 127\.0\.0\.1:17650 dataset register/],
+    ['/usage', /imgcli --server 127\.0\.0\.1:17650 usage/],
   ];
   for (const [path, command] of rows) {
     await page.goto(base + path);

@@ -1,5 +1,6 @@
 // What is read on the pages beside a job's curves, over canned data.
 import assert from 'node:assert/strict';
+import { addChange } from '../dev/jobs.ts';
 import { browserTest } from './harness.ts';
 
 browserTest('the queue: place, reason and forecast; what is held back or paused; quotas', async ({ page, base }) => {
@@ -81,6 +82,32 @@ browserTest('the timeline: each change of state, with who did it and why', async
   );
   assert.match(shown.at(-1)!, / · start 2/);
 });
+
+browserTest('a job that holds nothing says where its ranks were last', async ({ page, server, base }) => {
+  const heading = page.getByRole('heading', { name: /^Where its ranks/ });
+  await page.goto(`${base}/jobs/91`);
+  await heading.waitFor();
+  assert.equal(await heading.textContent(), 'Where its ranks are');
+  for (const state of ['PAUSED', 'QUEUED', 'FAILED'] as const) {
+    addChange(server.world.jobs.get('91')!, Date.now() / 1000, state, 'paused by ada', 'user:ada');
+    await page.goto(`${base}/jobs/91`);
+    await heading.waitFor();
+    assert.equal(await heading.textContent(), 'Where its ranks were last', state);
+  }
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('what could start at once starts now, and was not to start some time ago', async ({ page, base }) => {
+  await page.route('**/api/v1/jobs', async (route) => {
+    const response = await route.fetch();
+    const answer = (await response.json()) as { job: { expected_start_us: string } };
+    answer.job.expected_start_us = String((Date.now() - 90_000) * 1000);
+    await route.fulfill({ response, json: answer });
+  });
+  await page.goto(`${base}/submit`);
+  await page.getByText('The file is good').waitFor();
+  const start = page.locator('.pairs dt', { hasText: 'Would start' }).locator('+ dd');
+  assert.equal(await start.textContent(), 'now');
+}, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('the configuration: the file as it was submitted, to copy and to run again', async ({ page, context, server, base }) => {
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
@@ -208,7 +235,9 @@ browserTest(
 browserTest('a set that goes away while one looks is said to be gone', async ({ page, server, base }) => {
   await page.goto(`${base}/datasets/shapes`);
   await page.getByText('Never verified: nobody has told').waitFor();
-  assert.match((await page.textContent('main'))!, /imgcli dataset verify --decode dataset:shapes/);
+  await page
+    .getByText(/^imgcli --server 127\.0\.0\.1:17650 dataset verify --decode dataset:shapes$/)
+    .waitFor();
   server.world.datasets.delete('shapes');
   server.hub.send('datasets', { datasets: [], gone: ['shapes'] });
   await page.getByText('There is no data set shapes').waitFor();

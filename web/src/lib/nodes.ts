@@ -1,5 +1,6 @@
 import type { Device, Node } from '../api/types.ts';
 import { bytes, count, figure, num, percent, shortEnum, words } from './format.ts';
+import { addressOf, imgcliFor } from './server.ts';
 
 /** How a node is, in a word, and how grave that is. */
 export interface NodeCondition {
@@ -39,13 +40,13 @@ export function howToJoin(
   { hostname, protocol }: { hostname: string; protocol: string },
   port: number | null,
 ): { text: string; command: string } {
-  const agent = `imgagent --server ${hostname}:${port ?? 'PORT'}`;
+  const agent = `imgagent --server ${addressOf(hostname, port)}`;
   const state = '--state-dir /var/lib/imgagent';
   if (protocol === 'http:' && LOOPBACK.test(hostname))
     return { text: 'On this machine:', command: `${agent} ${state}` };
   return {
     text: 'An admin makes a token, which is good for one node within an hour, and the machine that is to join is given it in a file:',
-    command: `imgcli node join-token > token\n${agent} --token-file token ${state}`,
+    command: `${imgcliFor(hostname, port)} node join-token > token\n${agent} --token-file token ${state}`,
   };
 }
 

@@ -228,7 +228,10 @@ function Figures(props: { runs: readonly Run[]; leaveOut: (ids: readonly string[
                 <th scope="row">
                   <span class="row" style={{ flexWrap: 'nowrap' }}>
                     <Swatch {...run.look} />
-                    <a href={`/jobs/${job.id}`}>{job.name}</a> <span class="muted">#{job.id}</span>
+                    <a class="in-text" href={`/jobs/${job.id}`}>
+                      {job.name}
+                    </a>{' '}
+                    <span class="muted">#{job.id}</span>
                   </span>
                 </th>
                 <td>

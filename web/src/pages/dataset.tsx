@@ -12,6 +12,7 @@ import { verifiedText } from '../lib/datasets.ts';
 import { count, ms, NONE, num, plural } from '../lib/format.ts';
 import { useStore } from '../lib/store.ts';
 import { Command, Empty, Meter, TableHeader, Trouble, When } from '../ui/bits.tsx';
+import { Imgcli } from '../ui/imgcli.tsx';
 import { useData } from '../ui/use_data.ts';
 import { Condition, Conversion } from './dataset_state.tsx';
 
@@ -124,7 +125,9 @@ function Verification({ set, found }: { set: Dataset; found: DatasetVerification
               ? 'Never verified: it is still being made.'
               : 'Never verified: nobody has told imgd whether it is whole. Where its files can be seen:'}
           </p>
-          {num(set.made_by) === 0 && <Command text={`imgcli dataset verify --decode dataset:${set.name}`} />}
+          {num(set.made_by) === 0 && (
+            <Imgcli of={(imgcli) => `${imgcli} dataset verify --decode dataset:${set.name}`} />
+          )}
         </div>
       </section>
     );

@@ -7,7 +7,14 @@ import { useStore } from '../lib/store.ts';
 import { Command, Empty, Trouble, When } from '../ui/bits.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { ask, attempt, Refusal, type Refused, refusedBy, toast } from '../ui/feedback.tsx';
+import { Imgcli } from '../ui/imgcli.tsx';
 import { Condition, ConversionCell } from './dataset_state.tsx';
+
+// Only what registers it asks imgd.
+const example = (
+  imgcli: string,
+) => `imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /shared/shapes
+${imgcli} dataset register shapes /shared/shapes`;
 
 /** Names that jobs call data sets by. */
 export function DatasetsPage() {
@@ -32,10 +39,9 @@ export function DatasetsPage() {
               <Empty
                 title="No data set has a name"
                 text="A name stands for the address of a set, so that job files say dataset:NAME/train and need no paths. Draw a small one in a folder that all nodes see, such as /shared, and register it:"
-                command={
-                  'imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /shared/shapes\nimgcli dataset register shapes /shared/shapes'
-                }
-              />
+              >
+                <Imgcli of={example} />
+              </Empty>
             ) : (
               <List datasets={datasets} />
             )}

@@ -1,6 +1,6 @@
 import type { Job } from '../api/types.ts';
-import { Command } from '../ui/bits.tsx';
 import { toast } from '../ui/feedback.tsx';
+import { Imgcli } from '../ui/imgcli.tsx';
 
 /** The job file as it was submitted. */
 export function JobConfig({ job }: { job: Job }) {
@@ -22,7 +22,7 @@ export function JobConfig({ job }: { job: Job }) {
       </header>
       <YamlView text={job.job_yaml} />
       <div class="body">
-        <Command text={`imgcli rerun ${job.id} --set train.epochs=90`} />
+        <Imgcli of={(imgcli) => `${imgcli} rerun ${job.id} --set train.epochs=90`} />
       </div>
     </section>
   );

@@ -18,11 +18,13 @@ import { useStore } from '../lib/store.ts';
 import { Empty, Menu, Trouble } from '../ui/bits.tsx';
 import { ask, attempt } from '../ui/feedback.tsx';
 import { Icon } from '../ui/icons.tsx';
+import { Imgcli } from '../ui/imgcli.tsx';
 import { COLUMNS, defaultColumns } from './jobs_columns.tsx';
 import { JobsTable } from './jobs_table.tsx';
 
-const EXAMPLE = `imgcli recipes
-imgcli submit recipe:rn18-2gpu --watch \\
+// Only what submits asks imgd.
+const example = (imgcli: string) => `imgcli recipes
+${imgcli} submit recipe:rn18-2gpu --watch \\
   --set data.train=dataset:NAME/train --set data.val=dataset:NAME/val`;
 
 /** What the address says of the table. */
@@ -91,8 +93,8 @@ export function JobsPage() {
           <Empty
             title="No jobs yet"
             text="A job is one YAML file: what to train, on which images, on how many GPUs. Submit one here, or a recipe from a terminal, with the name of a registered data set for NAME:"
-            command={EXAMPLE}
           >
+            <Imgcli of={example} />
             <a class="button primary" href="/submit">
               Write a job file
             </a>

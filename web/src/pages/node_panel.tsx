@@ -112,7 +112,7 @@ function Runs({ node, runs }: { node: string; runs: readonly NodeRun[] }) {
           {runs.map((run) => (
             <tr key={`${run.job_id}.${run.generation}`}>
               <td>
-                <a href={`/jobs/${run.job_id}`}>
+                <a class="in-text" href={`/jobs/${run.job_id}`}>
                   {run.job_id} {run.job_name}
                 </a>{' '}
                 <span class="muted">start {run.generation}</span>

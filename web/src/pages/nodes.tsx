@@ -124,7 +124,11 @@ function NoNodes() {
         title="No node has joined"
         text={`An agent on each GPU machine dials imgd and keeps the connection; nothing dials the agent. ${joining.text}`}
         command={joining.command}
-      />
+      >
+        <p>
+          On a machine without a GPU add <code>--cpu-slots N</code>, for N ranks at once on its CPU.
+        </p>
+      </Empty>
     </div>
   );
 }

@@ -5,6 +5,7 @@ import { count, plural } from '../lib/format.ts';
 import type { JobRow } from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, State, Trouble, When } from '../ui/bits.tsx';
+import { Imgcli } from '../ui/imgcli.tsx';
 import { Usage } from './usage.tsx';
 
 /** What waits, for what, and until when; and who may have how much. */
@@ -33,8 +34,9 @@ export function QueuePage() {
             <Empty
               title="Nothing waits"
               text="Every job that could start has started. A job that has to wait is shown here with its place, what it waits for, and when it will probably start; in a terminal:"
-              command="imgcli explain JOB"
-            />
+            >
+              <Imgcli of={(imgcli) => `${imgcli} explain JOB`} />
+            </Empty>
           ) : (
             <QueueTable rows={queue} />
           )}
@@ -96,7 +98,10 @@ function QueueTable({ rows }: { rows: readonly JobRow[] }) {
             <tr key={row.id} class="top" data-job={row.id}>
               <td class="num">{count(row.job.queue_position)}</td>
               <td style={{ whiteSpace: 'nowrap' }}>
-                <a href={`/jobs/${row.id}`}>{row.name}</a> <span class="muted">#{row.id}</span>
+                <a class="in-text" href={`/jobs/${row.id}`}>
+                  {row.name}
+                </a>{' '}
+                <span class="muted">#{row.id}</span>
               </td>
               <td>{row.owner}</td>
               <td class="num">{needs(row)}</td>
@@ -128,7 +133,7 @@ function QueueTable({ rows }: { rows: readonly JobRow[] }) {
 /** A forecast: not asked for yet, none, or a time. */
 function Start({ at }: { at: number | undefined }) {
   if (at === undefined) return <span class="muted">not known yet</span>;
-  return Number.isFinite(at) ? <When at={at} /> : <span class="muted">nobody knows</span>;
+  return Number.isFinite(at) ? <When at={at} forecast /> : <span class="muted">nobody knows</span>;
 }
 
 function needs(row: JobRow): string {
@@ -151,7 +156,10 @@ function Others({ title, text, rows }: { title: string; text: string; rows: read
             {rows.slice(0, SHOWN).map((row) => (
               <tr key={row.id}>
                 <th scope="row">
-                  <a href={`/jobs/${row.id}`}>{row.name}</a> <span class="muted">#{row.id}</span>
+                  <a class="in-text" href={`/jobs/${row.id}`}>
+                    {row.name}
+                  </a>{' '}
+                  <span class="muted">#{row.id}</span>
                 </th>
                 <td>{row.owner}</td>
                 <td>

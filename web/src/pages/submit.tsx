@@ -7,8 +7,9 @@ import { exampleOf } from '../lib/job_example.ts';
 import { diffLines } from '../lib/line_diff.ts';
 import { current, go } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
-import { Command, Trouble, When } from '../ui/bits.tsx';
+import { Trouble, When } from '../ui/bits.tsx';
 import { Icon } from '../ui/icons.tsx';
+import { Imgcli } from '../ui/imgcli.tsx';
 import { useData } from '../ui/use_data.ts';
 import { YamlEditor } from '../ui/yaml_editor.tsx';
 import { SubmitForm } from './submit_form.tsx';
@@ -153,8 +154,10 @@ function Form({ rerun, original }: { rerun: string; original: string | null }) {
           <section class="panel">
             <div class="body stack">
               <span class="muted">The same from a terminal</span>
-              <Command
-                text={rerun ? `imgcli rerun ${rerun} --set KEY=VALUE` : 'imgcli submit job.yaml --watch'}
+              <Imgcli
+                of={(imgcli) =>
+                  `${imgcli} ${rerun ? `rerun ${rerun} --set KEY=VALUE` : 'submit job.yaml --watch'}`
+                }
               />
             </div>
           </section>
@@ -222,7 +225,9 @@ function Answer({ verdict }: { verdict: Verdict | null }) {
         {sweep && num(sweep.members) > 0 && <dt>Sweep</dt>}
         {sweep && num(sweep.members) > 0 && <dd>{plural(sweep.members, 'job')}</dd>}
         <dt>Would start</dt>
-        <dd>{Number.isFinite(start) ? <When at={start} /> : job.reason_text || 'nobody knows when'}</dd>
+        <dd>
+          {Number.isFinite(start) ? <When at={start} forecast /> : job.reason_text || 'nobody knows when'}
+        </dd>
       </dl>
       {warnings.map((warning) => (
         <p key={warning} class="warn">

@@ -8,6 +8,7 @@ import { byDay, type Days, dayEdges } from '../lib/spend.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
 import { Icon } from '../ui/icons.tsx';
+import { Imgcli } from '../ui/imgcli.tsx';
 import { useData, useEvery } from '../ui/use_data.ts';
 import { Usage } from './usage.tsx';
 
@@ -112,8 +113,9 @@ function ByDay({ unit, text }: { unit: 'cost' | 'hours'; text: (value: number) =
         <Empty
           title="Nothing was used"
           text="Here is what jobs took, by day and by owner. A node’s price is in its agent.yaml; without prices there are device-hours only. In a terminal:"
-          command="imgcli usage"
-        />
+        >
+          <Imgcli of={(imgcli) => `${imgcli} usage`} />
+        </Empty>
       )}
       {total > 0 && !table && <Bars found={found} owners={owners} text={text} />}
       {total > 0 && table && <DayTable found={found} owners={owners} text={text} />}
@@ -250,7 +252,10 @@ function TopJobs({
             {top.map((row) => (
               <tr key={row.id}>
                 <th scope="row">
-                  <a href={`/jobs/${row.id}`}>{row.name}</a> <span class="muted">#{row.id}</span>
+                  <a class="in-text" href={`/jobs/${row.id}`}>
+                    {row.name}
+                  </a>{' '}
+                  <span class="muted">#{row.id}</span>
                 </th>
                 <td>{row.owner}</td>
                 <td>

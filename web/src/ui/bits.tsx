@@ -44,13 +44,13 @@ setInterval(() => {
   if (!document.hidden) now.set(Date.now());
 }, 1000);
 
-/** "4 min ago", with the moment itself as title. */
-export function When({ at }: { at: number }) {
+/** "4 min ago", with the moment itself as title. A forecast never lies in the past: what is due is due now. */
+export function When({ at, forecast = false }: { at: number; forecast?: boolean }) {
   const time = useStore(now);
   if (!Number.isFinite(at)) return <span class="muted">–</span>;
   return (
     <time dateTime={new Date(at).toISOString()} title={stamp(at)}>
-      {relative(at, time)}
+      {relative(forecast ? Math.max(at, time) : at, time)}
     </time>
   );
 }
