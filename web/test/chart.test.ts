@@ -41,9 +41,9 @@ browserTest('the table behind a chart has every validation, every peak, and valu
   await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
-/** Coloured pixels of the loss's chart in the middle third of a stretch of its axis, given by shares of the plot's width. */
-const colouredIn = (page: Page, from: number, to: number) =>
-  page.locator('figure[aria-label=Loss] canvas').evaluate(
+/** Coloured pixels of a chart in the middle third of a stretch of its axis, given by shares of the plot's width. */
+const colouredIn = (page: Page, title: string, from: number, to: number) =>
+  page.locator(`figure[aria-label="${title}"] canvas`).evaluate(
     (element, [left, right]) => {
       const canvas = element as HTMLCanvasElement;
       const plot = canvas.parentElement!.querySelector('.u-over')!.getBoundingClientRect();
@@ -77,13 +77,16 @@ browserTest('by time no curve goes through a pause', async ({ page, server, base
       ? points.map(([x, low, high, ...rest]) => [x > paused ? x + GAP : x, low - 0.3, high + 0.3, ...rest])
       : points,
   );
-  await page.goto(`${base}/jobs/92?x=time`);
-  await page.locator('.charts .marks span').filter({ hasText: 'paused' }).waitFor();
-  await page.locator('figure[aria-label=Loss] canvas').waitFor();
   const at = (paused - run.begun) / length;
-  assert.ok((await colouredIn(page, 0, at)) > 0);
-  assert.ok((await colouredIn(page, at + GAP / length, 1)) > 0);
-  assert.equal(await colouredIn(page, at, at + GAP / length), 0);
+  // In a comparison the axis counts from each run's first figure.
+  for (const [path, title] of [['/jobs/92?x=time', 'Loss'], ['/compare?jobs=92&metric=loss&x=time', 'Training loss']]) {
+    await page.goto(base + path);
+    await page.locator(`figure[aria-label="${title}"] .legend span`, { has: page.locator('svg') }).first().waitFor();
+    if (title === 'Loss') await page.locator('.charts .marks span').filter({ hasText: 'paused' }).waitFor();
+    assert.ok((await colouredIn(page, title!, 0, at)) > 0, title);
+    assert.ok((await colouredIn(page, title!, at + GAP / length, 1)) > 0, title);
+    assert.equal(await colouredIn(page, title!, at, at + GAP / length), 0, title);
+  }
   await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
