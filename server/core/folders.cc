@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/core/first_of.h"
+#include "server/core/scheduler.h"
 
 namespace imgd {
 namespace {
@@ -126,14 +127,17 @@ std::vector<size_t> FolderGroups(const std::vector<const FolderView*>& nodes, co
 }
 
 Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nodes, uint32_t gang_nodes,
-                                              uint32_t ranks_per_node, const std::string& checkpoint_dir) {
+                                              uint32_t ranks_per_node, const Needs& needs,
+                                              const std::string& checkpoint_dir) {
   if (IsInBucket(checkpoint_dir)) return std::vector<std::string>{};
   std::vector<const NodeRecord*> hosts;
   std::vector<const FolderView*> seen;
+  NodesCheck check(needs);
   hosts.reserve(nodes.size());
   seen.reserve(nodes.size());
   for (const auto& node : nodes) {
-    if (!node.Connected() || node.devices.size() < ranks_per_node) continue;
+    if (!node.Connected() || check.Of(NodeSort{node.kind.get(), node.devices.size()}).room < ranks_per_node)
+      continue;
     hosts.push_back(&node);
     seen.push_back(node.folders.get());
   }

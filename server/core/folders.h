@@ -30,12 +30,13 @@ FolderView ViewOf(const NodeRecord& node);
 /// the first of them. Null: nobody knows what the node sees.
 std::vector<size_t> FolderGroups(const std::vector<const FolderView*>& nodes, const std::string& path);
 
-/// Whether enough of the nodes that could host a gang see one and the same checkpoint folder; the scheduler
-/// places the gang on such nodes only. `nodes`: as the core has them, each with its `folders`. Returns
-/// warnings, one sentence each.
+/// Whether enough of the nodes that could host a gang, by what they are and not by what is free, see one and
+/// the same checkpoint folder; the scheduler places the gang on such nodes only. `nodes`: as the core has
+/// them, each with its `kind` and `folders`. Returns warnings, one sentence each.
 /// Errors: kInvalidArgument where the job could not resume: too few nodes for the gang share the folder, or
 /// nodes that could host a job of one node declare different folders at the same path.
 Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nodes, uint32_t gang_nodes,
-                                              uint32_t ranks_per_node, const std::string& checkpoint_dir);
+                                              uint32_t ranks_per_node, const Needs& needs,
+                                              const std::string& checkpoint_dir);
 
 }  // namespace imgd

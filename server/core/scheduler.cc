@@ -314,9 +314,9 @@ NodeSorts::NodeSorts(const std::vector<NodeSlots>& nodes) {
   }
 }
 
-const NodesCheck::Judged& NodesCheck::Of(const NodeSlots& node) {
-  const auto [known, is_new] = known_.try_emplace(node.Sort());
-  if (is_new) known->second = Judge(node.Sort());
+const NodesCheck::Judged& NodesCheck::Of(const NodeSort& sort) {
+  const auto [known, is_new] = known_.try_emplace(sort);
+  if (is_new) known->second = Judge(sort);
   return known->second;
 }
 

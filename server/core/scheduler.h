@@ -134,7 +134,8 @@ class NodesCheck {
 
   /// `needs`, and the nodes' kinds, must outlive it.
   explicit NodesCheck(const Needs& needs) : needs_(needs) {}
-  const Judged& Of(const NodeSlots& node);
+  const Judged& Of(const NodeSlots& node) { return Of(node.Sort()); }
+  const Judged& Of(const NodeSort& sort);
   /// The same, for who asks only once for each sort.
   Judged Judge(const NodeSort& sort);
   uint32_t RoomFor(const NodeSlots& node) { return Of(node).room; }

@@ -316,59 +316,76 @@ NodeRecord Host(const std::string& name, const std::string& filesystem,
 }
 
 TEST(Folders, OneFileSystemOrOneSharedFolderIsGood) {
-  EXPECT_THAT(*CheckFolders({Host("a", "fs1"), Host("b", "fs1")}, 2, 1, "/x"), IsEmpty());
-  EXPECT_THAT(
-      *CheckFolders({Host("a", "fs1", {{"/efs", "m1"}}), Host("b", "fs2", {{"/efs", "m1"}})}, 2, 1, "/efs/c"),
-      IsEmpty());
+  EXPECT_THAT(*CheckFolders({Host("a", "fs1"), Host("b", "fs1")}, 2, 1, {}, "/x"), IsEmpty());
+  EXPECT_THAT(*CheckFolders({Host("a", "fs1", {{"/efs", "m1"}}), Host("b", "fs2", {{"/efs", "m1"}})}, 2, 1,
+                            {}, "/efs/c"),
+              IsEmpty());
 }
 
 TEST(Folders, AGangOverFoldersThatAreNotSharedIsRefused) {
-  const auto refused = CheckFolders({Host("a", "fs1"), Host("b", "fs2")}, 2, 1, "/x");
+  const auto refused = CheckFolders({Host("a", "fs1"), Host("b", "fs2")}, 2, 1, {}, "/x");
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(refused.error().message, HasSubstr("nodes a and b do not share the checkpoint folder /x"));
   EXPECT_THAT(refused.error().hint, HasSubstr("shared_folders"));
   // "/efs2" is not below "/efs".
   EXPECT_FALSE(
-      CheckFolders({Host("a", "1", {{"/efs", "m"}}), Host("b", "2", {{"/efs", "m"}})}, 2, 1, "/efs2"));
+      CheckFolders({Host("a", "1", {{"/efs", "m"}}), Host("b", "2", {{"/efs", "m"}})}, 2, 1, {}, "/efs2"));
 }
 
 TEST(Folders, OneNodeIsOnlyWarned) {
-  EXPECT_THAT(*CheckFolders({Host("a", "fs1"), Host("b", "fs2")}, 1, 1, "/x"),
+  EXPECT_THAT(*CheckFolders({Host("a", "fs1"), Host("b", "fs2")}, 1, 1, {}, "/x"),
               ElementsAre(HasSubstr("can resume only on the node that it ran on")));
-  EXPECT_THAT(*CheckFolders({}, 1, 1, "/x"), ElementsAre(HasSubstr("was not checked")));
+  EXPECT_THAT(*CheckFolders({}, 1, 1, {}, "/x"), ElementsAre(HasSubstr("was not checked")));
 }
 
 TEST(Folders, TwoFoldersAtOnePathAreRefused) {
-  const auto refused =
-      CheckFolders({Host("a", "fs1", {{"/efs", "m1"}}), Host("b", "fs2", {{"/efs", "m2"}})}, 1, 1, "/efs/c");
+  const auto refused = CheckFolders({Host("a", "fs1", {{"/efs", "m1"}}), Host("b", "fs2", {{"/efs", "m2"}})},
+                                    1, 1, {}, "/efs/c");
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message, HasSubstr("both declare /efs as shared"));
+}
+
+TEST(Folders, OnlyNodesThatTheJobCouldHaveMatter) {
+  const auto in_zone = [](NodeRecord node, const std::string& zone) {
+    node.labels = {{"zone", zone}};
+    node.kind = KindOf(node.devices, node.labels);
+    return node;
+  };
+  const std::vector<NodeRecord> nodes = {in_zone(Host("a", "fs1", {{"/efs", "m1"}}), "m"),
+                                         in_zone(Host("b", "fs2", {{"/efs", "m2"}}), "o"),
+                                         in_zone(Host("c", "fs3", {{"/efs", "m2"}}), "o")};
+  EXPECT_FALSE(CheckFolders(nodes, 1, 1, {}, "/efs/c").has_value());
+  EXPECT_THAT(*CheckFolders(nodes, 1, 1, {.labels = {{"zone", {"m"}}}}, "/efs/c"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 1, 1, {.not_labels = {{"zone", {"m"}}}}, "/efs/c"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, {.labels = {{"zone", {"o"}}}}, "/efs/c"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 1, 1, {.labels = {{"zone", {"p"}}}}, "/efs/c"),
+              ElementsAre(HasSubstr("was not checked")));
 }
 
 TEST(Folders, PathsAreComparedAsWhatTheyMean) {
   const std::vector<NodeRecord> nodes = {Host("a", "fs1", {{"/x/sh", "m"}}),
                                          Host("b", "fs2", {{"/x//sh/", "m"}})};
-  const auto escaped = CheckFolders(nodes, 2, 1, "/x/sh/../priv");
+  const auto escaped = CheckFolders(nodes, 2, 1, {}, "/x/sh/../priv");
   ASSERT_FALSE(escaped.has_value());
   EXPECT_THAT(escaped.error().message, HasSubstr("the checkpoint folder /x/sh/../priv"))
       << "as it was written";
-  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/x/./sh/y"), IsEmpty());
-  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/x/sh/"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, {}, "/x/./sh/y"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, {}, "/x/sh/"), IsEmpty());
 }
 
 TEST(Folders, OneNodeWithoutTheFolderDoesNotHoldUpAGangOfTheOthers) {
   const std::vector<NodeRecord> nodes = {Host("a", "fs1"), Host("b", "fs2", {{"/efs", "m"}}),
                                          Host("c", "fs3", {{"/efs", "m"}})};
-  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/efs/c"),
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, {}, "/efs/c"),
               ElementsAre(HasSubstr("placed only on nodes that share it, which 2 of 3 do")));
-  EXPECT_FALSE(CheckFolders(nodes, 3, 1, "/efs/c").has_value());
+  EXPECT_FALSE(CheckFolders(nodes, 3, 1, {}, "/efs/c").has_value());
 }
 
 TEST(Folders, ABucketIsSeenByAll) {
   const std::vector<NodeRecord> nodes = {Host("a", "fs1"), Host("b", "fs2")};
-  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "s3://bucket/x"), IsEmpty());
-  EXPECT_THAT(*CheckFolders(nodes, 1, 1, "s3://bucket/x"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, {}, "s3://bucket/x"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 1, 1, {}, "s3://bucket/x"), IsEmpty());
   EXPECT_EQ(NormalPath("s3://bucket//x/"), "s3://bucket/x");
 }
 

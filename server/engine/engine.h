@@ -62,7 +62,7 @@ struct ClusterView {
   std::shared_ptr<const Quotas> quotas;
   uint64_t stale_reports = 0;
   std::string trouble;  ///< why nothing can be stored, for people; empty when it can
-  PlaceChecks checks;   ///< against `nodes`
+  PlaceChecks checks;   ///< against these nodes and quotas
 };
 
 struct EngineSettings {

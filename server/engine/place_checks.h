@@ -14,12 +14,13 @@
 
 namespace imgd {
 
-/// What was found of jobs against nodes that do not change, once for jobs that ask for the same: many are
-/// submitted at once that are alike, and there are many nodes to look at. Thread-safe.
+/// What was found of jobs against nodes and quotas that do not change, once for jobs that ask for the same:
+/// many are submitted at once that are alike, and there are many nodes to look at. Thread-safe.
 class PlaceChecks {
  public:
-  /// Its nodes, the most that it may have, ranks on each, its needs, the folder of its checkpoints.
-  using Asked = std::tuple<uint32_t, uint32_t, uint32_t, Needs, std::string>;
+  /// Its nodes, the most that it may have, ranks on each, its needs, the folder of its checkpoints, and the
+  /// accounts that may have too little for it.
+  using Asked = std::tuple<uint32_t, uint32_t, uint32_t, Needs, std::string, std::vector<std::string>>;
   struct Found {
     std::vector<std::string> warnings;
     std::optional<Error> refusal;

@@ -196,7 +196,7 @@ void JobServiceImpl::FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* resp
       const auto view = engine_->View();
       const Now now{clock_->Now(), clock_->Wall()};
       response->set_cannot_start(!FillProspect(job, *view, *view->quotas, now, *response->mutable_job()));
-      // That it never fits is said once.
+      // Why it could not start is said once.
       auto& warnings = *response->mutable_warnings();
       const std::string& reason = response->job().reason_text();
       warnings.erase(std::remove_if(warnings.begin(), warnings.end(),

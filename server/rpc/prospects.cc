@@ -140,4 +140,30 @@ bool FillProspect(const Submission& submission, const ClusterView& view, const Q
   return false;
 }
 
+std::vector<std::string> AccountsInTheWay(const Submission& submission, const ClusterView& view) {
+  const uint64_t devices = uint64_t{submission.nodes} * submission.ranks_per_node;
+  std::vector<std::string> out;
+  const auto look = [&](std::string account) {
+    const uint32_t most = view.quotas->OfAccount(account).devices;
+    const auto known = view.snapshot.allowances.find(account);
+    const auto* used_up =
+        known != view.snapshot.allowances.end() && known->second.used_up ? &*known->second.used_up : nullptr;
+    // Whole nodes may have more devices than the job has ranks.
+    const bool too_few = most > 0 && (devices > most || submission.needs.whole_nodes);
+    if (too_few || (used_up != nullptr && !used_up->until)) out.push_back(std::move(account));
+  };
+  look("user " + submission.owner);
+  if (!submission.project.empty()) look("project " + submission.project);
+  return out;
+}
+
+std::string WhyQuotaForbids(const Submission& submission, const ClusterView& view) {
+  if (AccountsInTheWay(submission, view).empty()) return "";
+  const QueuedJob job = EntryOf(NewJob(submission, JobId(), "", WallTime{}));
+  Snapshot snapshot = view.snapshot;
+  AllowNew(submission, *view.quotas, snapshot);
+  if (WhyItCannotStart(snapshot, job) != ReasonCode::kQuota) return "";
+  return ExplainWait(snapshot, {.job = job, .code = ReasonCode::kQuota});
+}
+
 }  // namespace imgd

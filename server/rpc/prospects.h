@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "imgd/v1/job.pb.h"
 #include "server/core/reactor.h"
 #include "server/engine/engine.h"
@@ -16,5 +19,12 @@ void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1:
 /// first: for more nodes, or a larger quota. Nodes that are away or set aside may come back.
 bool FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
                   v1::Job& out);
+
+/// Of the accounts of a job that is not stored, those whose quota may be too small for it, whatever ends:
+/// none of most jobs. "user ada".
+std::vector<std::string> AccountsInTheWay(const Submission& submission, const ClusterView& view);
+
+/// Why such a job could never start by its quota, as FillProspect() says it; empty where it could.
+std::string WhyQuotaForbids(const Submission& submission, const ClusterView& view);
 
 }  // namespace imgd

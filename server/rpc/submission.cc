@@ -8,11 +8,13 @@
 #include "common/dataset_ref.h"
 #include "common/sweep_members.h"
 #include "common/yaml.h"
+#include "server/core/cluster_state.h"
 #include "server/core/explain.h"
 #include "server/core/folders.h"
 #include "server/core/room.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/dataset_service.h"
+#include "server/rpc/prospects.h"
 
 namespace imgd {
 namespace {
@@ -61,7 +63,7 @@ class Checks {
     // What may grow has to see its checkpoints from more than one node.
     const uint32_t nodes = std::max(job.nodes, std::min(job.max_nodes, 2U));
     const PlaceChecks::Asked asked(job.nodes, job.max_nodes, job.ranks_per_node, job.needs,
-                                   job.checkpoint_parent);
+                                   job.checkpoint_parent, AccountsInTheWay(job, view_));
     const auto found = view_.checks.Of(asked, [&] { return LookAtNodes(job, nodes); });
     for (const auto& warning : found.warnings) Warn(warning);
     if (!found.refusal || out_.order.refusal) return;
@@ -77,19 +79,19 @@ class Checks {
 
   PlaceChecks::Found LookAtNodes(const Submission& job, uint32_t nodes) const {
     PlaceChecks::Found found;
-    auto warnings = CheckFolders(view_.nodes, nodes, job.ranks_per_node, job.checkpoint_parent);
+    auto warnings = CheckFolders(view_.nodes, nodes, job.ranks_per_node, job.needs, job.checkpoint_parent);
     if (warnings) {
       found.warnings = std::move(*warnings);
     } else {
       found.refusal = std::move(warnings).error();
     }
-    // A gang that no known nodes could hold is stored all the same: nodes may join.
-    const QueuedJob gang{.nodes = job.nodes,
-                         .max_nodes = job.max_nodes,
-                         .ranks_per_node = job.ranks_per_node,
-                         .needs = job.needs};
+    // A gang that no known nodes could hold is stored all the same: nodes may join. So is one that its quota
+    // forbids, which may be raised.
+    const QueuedJob gang = EntryOf(NewJob(job, JobId(), "", WallTime{}));
     if (!view_.nodes.empty() && Room(view_.snapshot.nodes).FitOf(gang).with_lost < job.nodes)
       found.warnings.push_back(ExplainWait(view_.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
+    if (auto forbidden = WhyQuotaForbids(job, view_); !forbidden.empty())
+      found.warnings.push_back(std::move(forbidden));
     return found;
   }
 

@@ -168,6 +168,42 @@ TEST_F(SweepsRpc, ADryRunSaysWhetherTheClusterWouldHaveToBeAnother) {
   EXPECT_EQ(never.warnings_size(), 0) << "it is said once";
 }
 
+TEST_F(SweepsRpc, ASubmitWarnsOfWhatItsQuotaForbids) {
+  daemon.reset();
+  config.quotas.user.devices = 2;
+  config.quotas.projects["vision"].devices = 1;
+  StartDaemon();
+  FakeAgent agent(channel, "a", 4);
+  const std::string text =
+      "user ada may have 2 devices at once and has 0; it needs 4, which is more than the quota, so that it "
+      "can't start";
+  EXPECT_THAT(Stored(File("big", "resources: {ranks_per_node: 4}\n")).warnings(), ElementsAre(text));
+  EXPECT_THAT(Stored(File("sizes", "sweep: {grid: {resources.ranks_per_node: [1, 4]}}\n")).warnings(),
+              ElementsAre(text));
+  EXPECT_THAT(Stored(File("whole", "resources: {whole_nodes: true}\n")).warnings(),
+              ElementsAre(HasSubstr("too few have at most 2 devices, so that it can't start")));
+  EXPECT_THAT(Stored(File("ours", "project: vision\nresources: {ranks_per_node: 2}\n")).warnings(),
+              ElementsAre(HasSubstr("project vision may have 1 device at once")));
+  EXPECT_EQ(Stored(File("fits", "resources: {ranks_per_node: 2}\n")).warnings_size(), 0);
+  EXPECT_EQ(Stored(File("waits", "resources: {ranks_per_node: 2}\n")).warnings_size(), 0);
+  const auto dry = Stored(File("big", "resources: {ranks_per_node: 4}\nnot_before: 2h\n"), "", true);
+  EXPECT_THAT(dry.job().reason_text(), HasSubstr("it needs 4, which is more than the quota"));
+  EXPECT_EQ(dry.warnings_size(), 0) << "it is said once";
+}
+
+TEST_F(SweepsRpc, HowManyNodesCanGiveWhatAGangNeedsIsCountedByItsFolder) {
+  { const FakeAgent away(channel, "b", 1, {}, "", "other"); }
+  daemon.reset();
+  StartDaemon();
+  FakeAgent agent(channel, "a", 1);
+  const std::string text = "that share /ck, which only 1 node can give";
+  const std::string gang = File("wide", "resources: {nodes: 4}\ncheckpoint: {dir: /ck}\n");
+  const auto dry = Stored(gang, "", true);
+  EXPECT_THAT(dry.job().reason_text(), HasSubstr(text));
+  EXPECT_EQ(dry.warnings_size(), 0) << "it is said once";
+  EXPECT_THAT(Stored(gang).warnings(), ElementsAre(HasSubstr(text)));
+}
+
 TEST_F(SweepsRpc, WhatIsHeldBackAndCanNeverStartSaysSoAndNoTime) {
   daemon.reset();
   config.quotas.user.devices = 2;

@@ -5,7 +5,8 @@
 namespace imgd {
 
 FakeAgent::FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::string& node, uint32_t devices,
-                     std::vector<v1::RunStatus> runs, const std::string& agent_id)
+                     std::vector<v1::RunStatus> runs, const std::string& agent_id,
+                     const std::string& filesystem)
     : stub_(v1::AgentService::NewStub(channel)) {
   context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
   stream_ = stub_->Connect(&context_);
@@ -14,7 +15,7 @@ FakeAgent::FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::s
   hello->set_node(node);
   hello->set_version("test");
   hello->set_address("127.0.0.1");
-  hello->set_filesystem_id("fs");
+  hello->set_filesystem_id(filesystem);
   hello->set_metrics_relayed(true);
   hello->set_agent_id(agent_id.empty() ? "id-" + node : agent_id);
   for (uint32_t i = 0; i < devices; ++i) {

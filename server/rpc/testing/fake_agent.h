@@ -16,8 +16,10 @@ namespace imgd {
 class FakeAgent {
  public:
   /// Opens a stream and says Hello with so many devices. `agent_id` defaults to one made of the name.
+  /// `filesystem`: agents of the same one see the same folders.
   FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::string& node, uint32_t devices,
-            std::vector<v1::RunStatus> runs = {}, const std::string& agent_id = "");
+            std::vector<v1::RunStatus> runs = {}, const std::string& agent_id = "",
+            const std::string& filesystem = "fs");
   ~FakeAgent();
 
   const v1::Welcome& welcome() const { return welcome_; }
