@@ -11,6 +11,17 @@ namespace {
 /// They are all in memory at once.
 constexpr size_t kMostSweepBytes = size_t{64} << 20;
 
+/// Of what members have wrong, so much is told.
+constexpr size_t kMostErrors = 10;
+
+std::string MemberName(size_t number, const std::vector<SweepValue>& values) {
+  return fmt::format("sweep member {} ({})", number, SweepText(values));
+}
+
+JobChange ChangeBy(const SweepValue& value, const std::string& member) {
+  return {.assignment = fmt::format("{}={}", value.name, value.value), .shown = member};
+}
+
 /// The member's errors, in terms of its settings; those that are none of its settings' say whose they are.
 std::vector<Error> NameMember(std::vector<Error> errors, const std::string& member) {
   for (auto& error : errors) {
@@ -30,14 +41,14 @@ tl::expected<std::vector<SweepMember>, std::vector<Error>> MakeSweepMembers(cons
   std::vector<SweepMember> members;
   size_t bytes = 0;
   for (auto& values : ExpandSweep(*spec.sweep)) {
-    const std::string member = fmt::format("sweep member {} ({})", members.size() + 1, SweepText(values));
+    const std::string member = MemberName(members.size() + 1, values);
     YamlEditor editor = base->Copy();
     std::vector<JobChange> changes;
-    for (const auto& [name, value] : values) {
-      changes.push_back({.assignment = fmt::format("{}={}", name, value), .shown = member});
+    for (const auto& value : values) {
+      changes.push_back(ChangeBy(value, member));
       if (auto set = editor.Set(changes.back().assignment); !set) {
         Error error = std::move(set).error();
-        error.message = fmt::format("{}: {}", name, error.message);
+        error.message = fmt::format("{}: {}", value.name, error.message);
         error.file = member;
         return tl::unexpected(std::vector<Error>{std::move(error)});
       }
@@ -60,6 +71,37 @@ tl::expected<std::vector<SweepMember>, std::vector<Error>> MakeSweepMembers(cons
     members.push_back({std::move(values), std::move(*checked)});
   }
   return members;
+}
+
+void MemberErrors::Add(const SweepMember& member, size_t number, const std::vector<Error>& errors) {
+  for (const auto& error : errors) {
+    const auto [known, is_new] = by_message_.try_emplace(error.message, found_.size());
+    if (is_new) {
+      Found& found = found_.emplace_back(Found{.error = error, .member = MemberName(number, member.values)});
+      for (const auto& value : member.values) found.changes.push_back(ChangeBy(value, found.member));
+    }
+    ++found_[known->second].members;
+  }
+}
+
+std::vector<Error> MemberErrors::InTermsOf(const std::string& text, const std::string& file,
+                                           size_t members) const {
+  std::vector<Error> out;
+  for (const auto& found : found_) {
+    if (out.size() == kMostErrors) {
+      out.push_back({.code = found.error.code,
+                     .message = fmt::format("and {} more in jobs of the sweep", found_.size() - kMostErrors),
+                     .file = file});
+      break;
+    }
+    Error error = PlaceJobErrors({found.error}, text, file, found.changes).front();
+    const bool by_setting = error.file == found.member;
+    if (!by_setting && found.members < members) error.message += fmt::format(" ({})", found.member);
+    if (found.members > 1 && (by_setting || found.members < members))
+      error.message += fmt::format(" (and so {} more of its jobs)", found.members - 1);
+    out.push_back(std::move(error));
+  }
+  return out;
 }
 
 }  // namespace imgd

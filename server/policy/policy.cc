@@ -427,6 +427,8 @@ Policies ReadPolicies(YamlMap& root) {
 tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& policies, std::string yaml,
                                                            JobSpec spec, const std::string& file,
                                                            const std::string& owner, const SetAt& set_at) {
+  // Errors have their places there: with the defaults it is a text that nobody has.
+  const std::string written = yaml;
   for (const auto& policy : policies) {
     if (!IsFor(policy, owner, spec.project)) continue;
     std::vector<std::string> sets;
@@ -440,7 +442,7 @@ tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& polic
     yaml = std::move(*text);
     auto changed = ParseJobFile(yaml, file);
     if (!changed) {
-      auto errors = std::move(changed).error();
+      auto errors = PlaceJobErrors(std::move(changed).error(), written, file, {});
       errors.front().hint = fmt::format("policy {} filled in {}", policy.name, fmt::join(sets, ", "));
       return tl::unexpected(std::move(errors));
     }
@@ -449,10 +451,10 @@ tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& polic
   std::vector<Error> errors;
   for (const auto& policy : policies) {
     if (!IsFor(policy, owner, spec.project)) continue;
-    AddBreaches(policy, spec, yaml, file, set_at, errors);
+    AddBreaches(policy, spec, written, file, set_at, errors);
     if (spec.kind != JobKind::kTraining || spec.sweep || policy.recipes.empty()) continue;
     if (const auto breach = BreachOf(policy.recipes, yaml))
-      errors.push_back(RecipeRefusal(policy, *breach, yaml, file));
+      errors.push_back(RecipeRefusal(policy, *breach, written, file));
   }
   if (!errors.empty()) return tl::unexpected(InFileOrder(std::move(errors)));
   return AllowedJob{std::move(yaml), std::move(spec)};

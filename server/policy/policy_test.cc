@@ -145,6 +145,13 @@ TEST(Policy, GpusAndMachinesAreThoseThatAreAllowedAndLeftOpenTheyAreAny) {
               HasSubstr("resources.whole_nodes: is 'true', and false is allowed"));
 }
 
+TEST(Policy, PlacesAreThoseOfTheFileAsItWasWritten) {
+  const auto policies = Read("policies: [{name: caps, at_most: {priority: 5}, defaults: {time_limit: 1h}}]");
+  EXPECT_THAT(Refused(policies, "# ours\n\n" + std::string(kJob) + "\npriority: 9\n"),
+              HasSubstr("job.yaml:6:11: priority: is 9"))
+      << "and not those of the text with the default";
+}
+
 TEST(Policy, AModelIsFilledInWhereAGpuMayBe) {
   const auto policies = Read("policies: [{name: gpus, defaults: {resources.gpu.model: L4}}]");
   EXPECT_THAT(Apply(policies, kJob)->spec.resources.gpu_models, testing::ElementsAre("L4"));

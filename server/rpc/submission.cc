@@ -195,16 +195,21 @@ std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& o
   return DatasetRecord{.name = spec.convert.registers, .address = spec.convert.target, .owner = owner};
 }
 
-tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, const std::string& file,
-                                                 const Origin& origin, const ClusterView& view,
-                                                 SweepOrder& out, std::vector<UnmadeSet>& unmade) {
+/// What the policies say against it goes to `refused`.
+tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, size_t number,
+                                                 const std::string& file, const Origin& origin,
+                                                 const ClusterView& view, SweepOrder& out,
+                                                 std::vector<UnmadeSet>& unmade, MemberErrors& refused) {
   const auto job = ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner(),
                                  SetsOf(*view.datasets));
-  if (!job) return tl::unexpected(job.error());
+  if (!job) {
+    refused.Add(member, number, job.error());
+    return {};
+  }
   auto yaml = ResolveDatasets(job->yaml, file, job->spec, *view.datasets, unmade);
   if (!yaml) return tl::unexpected(std::vector<Error>{yaml.error()});
   Submission submission = SubmissionOf(job->spec, origin);
-  submission.name = fmt::format("{}[{}]", member.spec.name, out.files.size() + 1);
+  submission.name = fmt::format("{}[{}]", member.spec.name, number);
   for (const auto& [name, value] : member.values) submission.sweep_settings.push_back({name, value});
   out.submission.members.push_back(std::move(submission));
   out.files.push_back(std::move(*yaml));
@@ -222,13 +227,17 @@ tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const std::string& text, 
                                 .owner = SubmissionOf(spec, origin).owner,
                                 .max_running = static_cast<uint32_t>(spec.sweep->max_running)}};
   if (spec.sweep->halving) out.submission.halving = HalvingOf(*spec.sweep->halving);
-  for (const auto& member : *members) {
-    if (auto added = AddMember(member, file, origin, view, out, unmade); !added)
+  MemberErrors refused;
+  for (size_t i = 0; i < members->size(); ++i) {
+    if (auto added = AddMember((*members)[i], i + 1, file, origin, view, out, unmade, refused); !added)
       return tl::unexpected(std::move(added).error());
   }
+  const std::string& written = origin.request.job_yaml();
+  if (!refused.empty()) return tl::unexpected(refused.InTermsOf(written, file, members->size()));
   std::set<std::string> projects;
   for (const auto& member : out.submission.members) projects.insert(member.project);
-  if (auto kept = KeepsSweepBounds(origin.rules.policies, text, spec, file, out.submission.owner, projects);
+  if (auto kept =
+          KeepsSweepBounds(origin.rules.policies, written, spec, file, out.submission.owner, projects);
       !kept)
     return tl::unexpected(std::move(kept).error());
   return out;

@@ -260,6 +260,46 @@ TEST_F(SweepsRpc, PoliciesBoundTheSweepAndEachOfItsJobs) {
   EXPECT_EQ(Get(id + 1).job().time_limit_ms(), 3'600'000);
 }
 
+TEST_F(SweepsRpc, AllThatPoliciesRefuseOfItsJobsIsToldWithTheJobsThatHaveIt) {
+  daemon.reset();
+  auto root = YamlMap::Parse(
+      "policies:\n  - {name: caps, at_most: {time_limit: 5m, priority: 3}, defaults: {max_restarts: 1}}\n"
+      "  - {name: ours, projects: [vision], at_most: {grace: 9s}}\n",
+      "imgd.yaml");
+  config.policies = ReadPolicies(*root);
+  StartDaemon();
+  const auto refused = [this](const std::string& more) {
+    v1::SubmitJobResponse response;
+    v1::ErrorDetails details;
+    details.ParseFromString(
+        Submit("# a sweep\n\nname: rn18\ndata: {train: /x}\n" + more, response).error_details());
+    std::vector<std::string> out;
+    for (const auto& error : details.errors()) {
+      out.push_back(error.line() == 0
+                        ? fmt::format("{}: {}", error.file(), error.message())
+                        : fmt::format("{}:{}: {}", error.file(), error.line(), error.message()));
+    }
+    return out;
+  };
+  const std::string is = "and at most 5m is allowed by policy caps";
+  EXPECT_THAT(refused("sweep:\n  grid: {time_limit: [1m, 9m, 2m, 8m]}\n"),
+              ElementsAre("sweep member 2 (time_limit=9m): time_limit: is 9m, " + is,
+                          "sweep member 4 (time_limit=8m): time_limit: is 8m, " + is));
+  EXPECT_THAT(refused("sweep: {list: [{time_limit: 9m}, {time_limit: 1m}]}\n"),
+              ElementsAre("sweep member 1 (time_limit=9m): time_limit: is 9m, " + is));
+  EXPECT_THAT(refused("time_limit: 1m\npriority: 4\nsweep: {grid: {seed: [1, 2, 3]}}\n"),
+              ElementsAre("job.yaml:6: priority: is 4, and at most 3 is allowed by policy caps"))
+      << "all have it, and it is said once";
+  EXPECT_THAT(
+      refused("time_limit: 1m\ngrace: 10s\nsweep: {grid: {project: [text, vision], seed: [1, 2]}}\n"),
+      ElementsAre("job.yaml:6: grace: is 10s, and at most 9s is allowed by policy ours (sweep member 3 "
+                  "(project=vision, seed=1)) (and so 1 more of its jobs)"));
+  const auto many =
+      refused("sweep: {grid: {time_limit: [6m, 7m, 8m, 9m, 10m, 11m, 12m, 13m, 14m, 15m, 16m, 17m]}}\n");
+  ASSERT_EQ(many.size(), 11U);
+  EXPECT_EQ(many.back(), "job.yaml: and 2 more in jobs of the sweep");
+}
+
 TEST_F(SweepsRpc, ASweepKeepsTheRulesOfEveryProjectThatItsJobsAreOf) {
   daemon.reset();
   auto root = YamlMap::Parse(
