@@ -91,7 +91,7 @@ Reply<JobText> ChangeJobTextOf(const std::string& read, const std::string& file,
     // Quoted, so that a name is never taken for a number, a list or nothing.
     changes.push_back({.assignment = "name=" + YamlText(*name), .shown = fmt::format("--name {}", *name)});
   }
-  JobText text{.yaml = read, .file = file};
+  JobText text{.yaml = read, .file = file, .read = read};
   auto changed = ChangeJobText(read, text.file, changes);
   if (!changed) return tl::unexpected(Errors{std::move(changed).error()});
   text.yaml = std::move(*changed);
@@ -101,9 +101,17 @@ Reply<JobText> ChangeJobTextOf(const std::string& read, const std::string& file,
     return text;
   }
   if (!errors.empty()) return tl::unexpected(PlaceJobErrors(std::move(errors), read, text.file, changes));
-  // The daemon's line numbers would be those of the changed text.
-  text.file += changes.size() > 1 || !name ? " (with --set)" : " (with --name)";
+  text.changes = std::move(changes);
   return text;
+}
+
+Errors PlaceErrors(Errors errors, const JobText& text) {
+  if (text.changes.empty()) return errors;
+  for (auto& error : errors) {
+    if (error.line == 0 || error.file != text.file) continue;
+    error = PlaceJobErrors({std::move(error)}, text.read, text.file, text.changes).front();
+  }
+  return errors;
 }
 
 }  // namespace imgd::cli

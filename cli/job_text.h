@@ -15,7 +15,13 @@ struct JobText {
   std::string yaml;   ///< with --set and --name applied; else exactly as it was read
   std::string file;   ///< its name in messages, in UTF-8
   uint64_t jobs = 1;  ///< that it makes: of a sweep, its members
+  // What it was made of.
+  std::string read;
+  std::vector<JobChange> changes;
 };
+
+/// The daemon's errors, whose lines are those of the text that was sent, as ReadJobText() tells its own.
+Errors PlaceErrors(Errors errors, const JobText& text);
 
 /// Reads `file` ("-": `in`; "recipe:NAME": one of Recipes()), applies `sets` ("train.epochs=5"), `name`
 /// (absent: the file's) and what `more` options change, and checks the result as the daemon will. Errors: as

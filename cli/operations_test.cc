@@ -182,6 +182,15 @@ TEST_F(Operating, RerunSubmitsTheStoredFileWithChangesAndSaysWhichTheyAre) {
   const auto wrong = RunOn({"rerun", "3", "--set", "optimizer.lrr=1"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'lr'?"));
+  daemon_.on_submit = [](const v1::SubmitJobRequest& request) -> Reply<v1::SubmitJobResponse> {
+    return tl::unexpected(Errors{Error{.code = ErrorCode::kInvalidArgument,
+                                       .message = "time_limit: is 9m, and at most 5m is allowed",
+                                       .file = request.file_name(),
+                                       .line = 9,
+                                       .column = 13}});
+  };
+  EXPECT_EQ(RunOn({"rerun", "3", "--set", "time_limit=9m"}).err,
+            "--set time_limit=9m: time_limit: is 9m, and at most 5m is allowed\n");
 }
 
 TEST_F(Operating, AJobThatWasStartedByHandIsNotRerun) {

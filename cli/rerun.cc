@@ -71,7 +71,7 @@ int RunRerun(Context& context, const RerunOptions& options) {
     context.Say(fmt::format("imgd at {} does not answer; trying again", (*client)->address().target),
                 Style::kWarn);
   });
-  if (!answer) return context.Fail(answer.error());
+  if (!answer) return context.Fail(PlaceErrors(std::move(answer).error(), *text));
   const int code = PrintRerun(context, options, old->job(), *answer);
   if (!options.watch) return code;
   return FollowJob(context, **client, answer->job().id(), {.from_event = 1});

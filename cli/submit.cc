@@ -193,7 +193,7 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
                             HumanDuration(std::chrono::duration<double>((*client)->timeout()).count())),
                 Style::kWarn);
   });
-  if (!answer) return FailSubmit(context, std::move(answer).error(), request);
+  if (!answer) return FailSubmit(context, PlaceErrors(std::move(answer).error(), *text), request);
   if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
     PrintDocument(context.out(), AnswerDocument(*answer, options.dry_run), options.format);
     return 0;

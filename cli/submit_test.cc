@@ -133,6 +133,31 @@ TEST_F(Submit, AnErrorOfASetNamesTheSetAndOneOfTheFileItsLine) {
                   "--set train.epohcs=5: train.epohcs: unknown key (did you mean 'epochs'?)"));
 }
 
+TEST_F(Submit, WhatTheDaemonRefusesOfASetNamesTheSetAndOfTheFileItsLine) {
+  daemon_.on_submit = [](const v1::SubmitJobRequest& request) -> Reply<v1::SubmitJobResponse> {
+    const auto at = [&request](int line, const std::string& message) {
+      return Error{.code = ErrorCode::kInvalidArgument,
+                   .message = message,
+                   .file = request.file_name(),
+                   .line = line,
+                   .column = 13};
+    };
+    return tl::unexpected(Errors{at(7, "time_limit: is 9m, and at most 5m is allowed by policy caps"),
+                                 at(1, "data.train: is '/data/train', and /sets/* is allowed by policy caps"),
+                                 at(0, "data.val: no node has it")});
+  };
+  WriteJob("# ours\n\nname: a\ndata:\n  train: /data/train\n");
+  const auto done = RunSubmit({file_, "--set", "time_limit=9m"});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(
+      Lines(done.err),
+      ElementsAre("--set time_limit=9m: time_limit: is 9m, and at most 5m is allowed by policy caps",
+                  file_ + ":5:10: data.train: is '/data/train', and /sets/* is allowed by policy caps",
+                  file_ + ": data.val: no node has it"));
+  EXPECT_THAT(Lines(RunSubmit({file_}).err).front(), HasSubstr(file_ + ":7:13: time_limit: is 9m"))
+      << "its lines are those of the file that was sent as it is";
+}
+
 TEST_F(Submit, ASetThatIsNoneSaysHowOneLooks) {
   const auto done = RunSubmit({file_, "--set", "epochs"});
   EXPECT_EQ(done.exit_code, 2);
