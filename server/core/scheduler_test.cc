@@ -355,12 +355,15 @@ TEST(Folders, OnlyNodesThatTheJobCouldHaveMatter) {
   const std::vector<NodeRecord> nodes = {in_zone(Host("a", "fs1", {{"/efs", "m1"}}), "m"),
                                          in_zone(Host("b", "fs2", {{"/efs", "m2"}}), "o"),
                                          in_zone(Host("c", "fs3", {{"/efs", "m2"}}), "o")};
-  EXPECT_FALSE(CheckFolders(nodes, 1, 1, {}, "/efs/c").has_value());
-  EXPECT_THAT(*CheckFolders(nodes, 1, 1, {.labels = {{"zone", {"m"}}}}, "/efs/c"), IsEmpty());
-  EXPECT_THAT(*CheckFolders(nodes, 1, 1, {.not_labels = {{"zone", {"m"}}}}, "/efs/c"), IsEmpty());
-  EXPECT_THAT(*CheckFolders(nodes, 2, 1, {.labels = {{"zone", {"o"}}}}, "/efs/c"), IsEmpty());
-  EXPECT_THAT(*CheckFolders(nodes, 1, 1, {.labels = {{"zone", {"p"}}}}, "/efs/c"),
-              ElementsAre(HasSubstr("was not checked")));
+  const auto said = [&nodes](uint32_t gang_nodes, const Needs& needs) {
+    const auto found = CheckFolders(nodes, gang_nodes, 1, needs, "/efs/c");
+    return found ? *found : std::vector<std::string>{found.error().message};
+  };
+  EXPECT_THAT(said(1, {}), ElementsAre(HasSubstr("nodes a and b both declare /efs as shared")));
+  EXPECT_THAT(said(1, {.labels = {{"zone", {"m"}}}}), IsEmpty());
+  EXPECT_THAT(said(1, {.not_labels = {{"zone", {"m"}}}}), IsEmpty());
+  EXPECT_THAT(said(2, {.labels = {{"zone", {"o"}}}}), IsEmpty());
+  EXPECT_THAT(said(1, {.labels = {{"zone", {"p"}}}}), ElementsAre(HasSubstr("was not checked")));
 }
 
 TEST(Folders, PathsAreComparedAsWhatTheyMean) {
