@@ -73,7 +73,7 @@ tl::expected<std::vector<SweepMember>, std::vector<Error>> MakeSweepMembers(cons
   return members;
 }
 
-void MemberErrors::Add(const SweepMember& member, size_t number, const std::vector<Error>& errors) {
+void ErrorsOfMembers::Add(const SweepMember& member, size_t number, const std::vector<Error>& errors) {
   for (const auto& error : errors) {
     const auto [known, is_new] = by_message_.try_emplace(error.message, found_.size());
     if (is_new) {
@@ -84,8 +84,8 @@ void MemberErrors::Add(const SweepMember& member, size_t number, const std::vect
   }
 }
 
-std::vector<Error> MemberErrors::InTermsOf(const std::string& text, const std::string& file,
-                                           size_t members) const {
+std::vector<Error> ErrorsOfMembers::InTermsOf(const std::string& text, const std::string& file,
+                                              size_t members) const {
   std::vector<Error> out;
   for (const auto& found : found_) {
     if (out.size() == kMostErrors) {

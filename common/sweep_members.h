@@ -24,7 +24,7 @@ tl::expected<std::vector<SweepMember>, std::vector<Error>> MakeSweepMembers(cons
                                                                             const JobSpec& spec);
 
 /// What is found wrong with members after they were made: all of it, each thing once, however many have it.
-class MemberErrors {
+class ErrorsOfMembers {
  public:
   /// Adds those of a member's file, which is the `number`th from 1.
   void Add(const SweepMember& member, size_t number, const std::vector<Error>& errors);

@@ -199,7 +199,7 @@ std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& o
 tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, size_t number,
                                                  const std::string& file, const Origin& origin,
                                                  const ClusterView& view, SweepOrder& out,
-                                                 std::vector<UnmadeSet>& unmade, MemberErrors& refused) {
+                                                 std::vector<UnmadeSet>& unmade, ErrorsOfMembers& refused) {
   const auto job = ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner(),
                                  SetsOf(*view.datasets));
   if (!job) {
@@ -227,7 +227,7 @@ tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const std::string& text, 
                                 .owner = SubmissionOf(spec, origin).owner,
                                 .max_running = static_cast<uint32_t>(spec.sweep->max_running)}};
   if (spec.sweep->halving) out.submission.halving = HalvingOf(*spec.sweep->halving);
-  MemberErrors refused;
+  ErrorsOfMembers refused;
   for (size_t i = 0; i < members->size(); ++i) {
     if (auto added = AddMember((*members)[i], i + 1, file, origin, view, out, unmade, refused); !added)
       return tl::unexpected(std::move(added).error());
