@@ -47,15 +47,6 @@ std::string TimeUntil(const Snapshot& cluster, Instant when, bool estimate) {
   return when <= cluster.now ? "any moment now" : InText(when - cluster.now, estimate);
 }
 
-/// " and ends in about 40 min"; empty where nobody knows, or where it is said otherwise.
-std::string EndOf(const Snapshot& cluster, JobId id) {
-  const auto end = cluster.ends.find(id);
-  const auto holder = cluster.holders.find(id);
-  const bool leaves = holder != cluster.holders.end() && holder->second.Leaves();
-  if (end == cluster.ends.end() || leaves || cluster.retrying.contains(id)) return "";
-  return fmt::format(" and ends {}", TimeUntil(cluster, end->second, cluster.estimated.contains(id)));
-}
-
 /// So many of each sort are named.
 constexpr size_t kMostInTheWay = 3;
 
@@ -112,7 +103,7 @@ std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& j
     out.push_back(fmt::format("{} {} {}{}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder),
                               fmt::join(one.names, ", "),
                               more > 0 ? fmt::format(" and {}", CountText(more, "more node")) : "",
-                              WhyNotPreempted(cluster, job, holder), EndOf(cluster, holder)));
+                              WhyNotPreempted(cluster, job, holder), ExplainEnd(cluster, holder)));
   }
   if (const size_t more = all.size() - first.size(); more > 0)
     out.push_back(fmt::format("{} {} the rest", CountText(more, "more job"), more == 1 ? "holds" : "hold"));
@@ -347,6 +338,14 @@ std::vector<std::string> ExplainUnusable(const Snapshot& cluster, const QueuedJo
     out.push_back(fmt::format("{} {} nothing now either", CountText(others, "more node"),
                               others == 1 ? "takes" : "take"));
   return out;
+}
+
+std::string ExplainEnd(const Snapshot& cluster, JobId id) {
+  const auto end = cluster.ends.find(id);
+  const auto holder = cluster.holders.find(id);
+  const bool leaves = holder != cluster.holders.end() && holder->second.Leaves();
+  if (end == cluster.ends.end() || leaves || cluster.retrying.contains(id)) return "";
+  return fmt::format(" and ends {}", TimeUntil(cluster, end->second, cluster.estimated.contains(id)));
 }
 
 Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place) {

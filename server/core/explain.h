@@ -37,6 +37,10 @@ std::string TimeText(Duration time);
 /// "in about 40 min" where it is an estimate, else "in 40 min at the latest".
 std::string InText(Duration time, bool estimate);
 
+/// " and ends in about 40 min", of one that holds devices; empty where nobody knows, or where it is said
+/// otherwise.
+std::string ExplainEnd(const Snapshot& cluster, JobId id);
+
 /// The job at this place of the queue, from 0.
 Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place);
 

@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include "server/core/cluster_state.h"
+#include "server/core/explain.h"
+
 namespace imgd {
 namespace {
 
-constexpr size_t kMostNamed = 3;
+constexpr size_t kMostTold = 3;
 /// Of a larger sweep nobody is looked for.
 constexpr uint32_t kMostMembers = 1000;
 
-std::string NameOf(const JobRecord& job) { return fmt::format("job {} ({})", job.id, job.name); }
+std::string TitleOf(const JobRecord& job) { return fmt::format("job {} ({})", job.id, job.name); }
 
 /// Why it will not go on by itself: "is paused"; empty where it will.
 std::string WhyItStands(const JobRecord& job) {
@@ -28,8 +31,8 @@ Result<std::vector<std::string>> OfDependencies(const JobRecord& record, Reader&
     if (++looked_at > kMostLookedAt) break;
     IMGD_ASSIGN(const auto row, reader.Job(dependency.job, false));
     const std::string why = row ? WhyItStands(row->job) : "";
-    if (!why.empty()) texts.push_back(fmt::format("{} {}", NameOf(row->job), why));
-    if (texts.size() == kMostNamed) break;
+    if (!why.empty()) texts.push_back(fmt::format("{} {}", TitleOf(row->job), why));
+    if (texts.size() == kMostTold) break;
   }
   return texts;
 }
@@ -43,27 +46,53 @@ Result<std::vector<std::string>> OfItsSweep(const JobRecord& record, Reader& rea
   IMGD_ASSIGN(
       const auto rows,
       reader.Jobs({.states = {JobState::kQueued}, .before = end, .from = sweep->id, .most = kMostMembers}));
-  for (auto row = rows.rbegin(); row != rows.rend() && texts.size() < kMostNamed; ++row) {
+  for (auto row = rows.rbegin(); row != rows.rend() && texts.size() < kMostTold; ++row) {
     const ReasonCode code = row->job.reason.code;
     const bool held_back =
         code == ReasonCode::kSweepFull || code == ReasonCode::kAfterJob || code == ReasonCode::kNotBefore;
     if (held_back) continue;
     const std::string why = WhyItStands(row->job);
     texts.push_back(
-        fmt::format("it is the turn of {}, which {}", NameOf(row->job), why.empty() ? "waits itself" : why));
+        fmt::format("it is the turn of {}, which {}", TitleOf(row->job), why.empty() ? "waits itself" : why));
+  }
+  return texts;
+}
+
+/// Who has devices that count for the accounts that leave it too few.
+Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const Snapshot& cluster,
+                                             Reader& reader) {
+  std::vector<std::string> texts;
+  const QueuedJob job = EntryOf(record);
+  for (const auto& account : *job.accounts) {
+    const auto allowance = cluster.allowances.find(account);
+    if (allowance == cluster.allowances.end() || allowance->second.used_up ||
+        allowance->second.Has(record.nodes * record.ranks_per_node))
+      continue;
+    const bool of_user = account == "user " + record.owner;
+    IMGD_ASSIGN(const auto rows,
+                reader.Jobs({.states = {JobState::kStarting, JobState::kRunning, JobState::kPreempting},
+                             .owner = of_user ? record.owner : "",
+                             .most = kMostMembers}));
+    for (auto row = rows.rbegin(); row != rows.rend() && texts.size() < kMostTold; ++row) {
+      if (!of_user && row->job.project != record.project) continue;
+      texts.push_back(fmt::format("{} has devices of {}{}", TitleOf(row->job), account,
+                                  ExplainEnd(cluster, row->job.id)));
+    }
   }
   return texts;
 }
 
 }  // namespace
 
-Status ExplainWhoHoldsItBack(const JobRecord& record, Reader& reader, v1::Job& out) {
+Status ExplainWhoHoldsItBack(const JobRecord& record, const Snapshot& cluster, Reader& reader, v1::Job& out) {
   if (record.state != JobState::kQueued) return {};
   std::vector<std::string> texts;
   if (record.reason.code == ReasonCode::kAfterJob) {
     IMGD_ASSIGN(texts, OfDependencies(record, reader));
   } else if (record.reason.code == ReasonCode::kSweepFull) {
     IMGD_ASSIGN(texts, OfItsSweep(record, reader));
+  } else if (record.reason.code == ReasonCode::kQuota) {
+    IMGD_ASSIGN(texts, OfItsQuotas(record, cluster, reader));
   }
   for (const auto& text : texts) out.set_reason_text(fmt::format("{}; {}", out.reason_text(), text));
   return {};

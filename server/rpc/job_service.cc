@@ -292,8 +292,9 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
                   FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
       IMGD_ASSIGN(const auto history, reader.History(id));
       for (const auto& event : history) *response->add_history() = ToProto(event);
-      FillForecast(record, *engine_->View(), {clock_->Now(), clock_->Wall()}, *response->mutable_job());
-      IMGD_TRY(ExplainWhoHoldsItBack(record, reader, *response->mutable_job()));
+      const auto view = engine_->View();
+      FillForecast(record, *view, {clock_->Now(), clock_->Wall()}, *response->mutable_job());
+      IMGD_TRY(ExplainWhoHoldsItBack(record, view->snapshot, reader, *response->mutable_job()));
       response->set_warning(engine_->View()->trouble);
       return {};
     };

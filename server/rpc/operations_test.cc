@@ -87,6 +87,19 @@ TEST_F(OperationsRpc, AJobIsPausedThroughACheckpointAndResumed) {
   EXPECT_EQ(changed.state(), v1::JOB_STATE_STARTING);
 }
 
+TEST_F(OperationsRpc, WhoHasTheDevicesOfAQuotaIsTold) {
+  daemon.reset();
+  config.quotas.user.devices = 1;
+  StartDaemon();
+  FakeAgent agent(channel, "a", 2);
+  Submit(fmt::format("{}time_limit: 1h\n", kJob));
+  BringUp(agent);
+  const uint64_t next = Submit(kJob);
+  EXPECT_THAT(Get(next).job().reason_text(),
+              AllOf(HasSubstr("user ada may have 1 device at once and has 1; it needs 1;"),
+                    HasSubstr("; job 1 (rn50) has devices of user ada and ends in ")));
+}
+
 TEST_F(OperationsRpc, WhatJobsCannotDoIsSaidAndEndedOnesAreNotUnknown) {
   const uint64_t id = Submit(kJob);
   EXPECT_THAT(Change(Resume(), id).error_message(), HasSubstr("job 1 is not paused: it is QUEUED"));
