@@ -88,6 +88,12 @@ def processes_with(text: str, of: str = "cmdline", alone: bool = False) -> list[
     return found
 
 
+def is_listening(host: str, port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, port)):
+        return True
+    return False
+
+
 @dataclass
 class Cluster:
     """A daemon and its agents below one folder; `with` ends them, and prints their logs where something failed."""
@@ -137,6 +143,9 @@ class Cluster:
                    *self.server_args]  # fmt: skip
         self.daemon = self._spawn("imgd", command)
         wait_for("the daemon to answer", lambda: self.cli("nodes", check=False).returncode == 0, 20)
+        # It answers browsers a moment later.
+        if web and not self.prefix:
+            wait_for("its pages", lambda: is_listening(self.host, self.web_port), 20)
 
     def start_agent(self, name: str, *args: str, slots: int = 1, prefix: list[str] | None = None) -> None:
         if self.secure:
