@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "server/core/cluster_state.h"
 #include "server/core/explain.h"
+#include "server/core/ranking.h"
 
 namespace imgd {
 namespace {
@@ -62,8 +62,7 @@ Result<std::vector<std::string>> OfItsSweep(const JobRecord& record, Reader& rea
 Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const Snapshot& cluster,
                                              Reader& reader) {
   std::vector<std::string> texts;
-  const QueuedJob job = EntryOf(record);
-  for (const auto& account : *job.accounts) {
+  for (const auto& account : AccountsOf(record)) {
     const auto allowance = cluster.allowances.find(account);
     if (allowance == cluster.allowances.end() || allowance->second.used_up ||
         allowance->second.Has(record.nodes * record.ranks_per_node))

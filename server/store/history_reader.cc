@@ -147,10 +147,11 @@ HistoryValues ValuesOf(Database& database, JobId job, const std::vector<Stretch>
 Status AddMeans(Database& database, JobId job, const std::vector<Stretch>& stretches, Figure figure,
                 const CurveQuery& query, uint64_t most_smoothed, Curve& curve) {
   HistoryValues values = ValuesOf(database, job, stretches, figure, Which::kWithin);
-  if (query.mean) {
+  if (query.mean && figure == Figure::kImagesPerSecond) {
     HistoryValues work = ValuesOf(database, job, stretches, Figure::kEpoch, Which::kWithin);
-    const bool is_rate = figure == Figure::kImagesPerSecond;
-    IMGD_ASSIGN(curve.mean, is_rate ? MeanRateOf(values, work) : MeanOf(values));
+    IMGD_ASSIGN(curve.mean, MeanRateOf(values, work));
+  } else if (query.mean) {
+    IMGD_ASSIGN(curve.mean, MeanOf(values));
   }
   if (!(query.smooth > 0)) return {};
   HistoryValues before = ValuesOf(database, job, stretches, figure, Which::kBefore);
