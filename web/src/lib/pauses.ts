@@ -20,19 +20,19 @@ export function resumedAt(history: readonly JobEvent[]): number[] {
 
 type Column = ArrayLike<number | null | undefined>;
 
-/** The pairs of neighbouring values between which such a moment is, by their places: no line leads from one to the other. */
+/** The pairs of neighbouring values between which a break is, by their places: no line leads from one to the other. */
 export function breaksIn(
   xs: ArrayLike<number>,
   column: Column,
-  resumed: readonly number[],
+  breaks: readonly number[],
 ): [number, number][] {
   const out: [number, number][] = [];
   let before = -1;
   let next = 0;
-  for (let i = 0; i < xs.length && next < resumed.length; i++) {
+  for (let i = 0; i < xs.length && next < breaks.length; i++) {
     if (typeof column[i] !== 'number') continue;
     const from = next;
-    while (next < resumed.length && resumed[next]! <= xs[i]!) next++;
+    while (next < breaks.length && breaks[next]! <= xs[i]!) next++;
     if (next > from && before >= 0) out.push([before, i]);
     before = i;
   }
@@ -40,8 +40,8 @@ export function breaksIn(
 }
 
 /** The places of values to which no line leads and from which none goes. */
-export function aloneIn(xs: ArrayLike<number>, column: Column, resumed: readonly number[]): number[] {
-  const begins = new Set(breaksIn(xs, column, resumed).map(([, to]) => to));
+export function aloneIn(xs: ArrayLike<number>, column: Column, breaks: readonly number[]): number[] {
+  const begins = new Set(breaksIn(xs, column, breaks).map(([, to]) => to));
   const out: number[] = [];
   let stretch: number[] = [];
   const end = () => {

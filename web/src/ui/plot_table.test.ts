@@ -88,6 +88,36 @@ test('a curve goes over the places of others, and is broken where the job went o
   assert.deepEqual(gaps([2]), Array(4).fill([[10, 30]]), 'the raw curve and the band of its peaks too');
 });
 
+test('a curve is broken where its own value is no number, and goes on over the places of others', () => {
+  const nan = Number.NaN;
+  const diverged: MetricPoint[] = [
+    [1, 8, 8, 8],
+    [3, nan, nan, nan],
+    [4, 7, 7, 7],
+    [5, nan, nan, nan],
+    [6, 9, 9, 9],
+    [8, 9, 9, 9],
+  ];
+  const other: MetricPoint[] = [1, 2, 3, 7, 8].map((x) => [x, 1, 2, 2]);
+  const lines = [line({ points: diverged }), line({ points: other }), line(), line()];
+  const { data, series } = tableOf(lines, 0);
+  const look = (i: number) => seriesFor(series[i]!, 'rgb(1, 2, 3)');
+  const plot = plotOf(...(data as number[][]));
+  const gaps = (i: number) => (look(i).gaps as unknown as (u: uPlot, i: number) => number[][])(plot, i + 1);
+  const alone = (i: number) =>
+    (look(i).points!.filter as (u: uPlot, i: number) => number[] | null)(plot, i + 1);
+  assert.deepEqual(
+    series.map((one) => one.kind),
+    ['line', 'raw', 'line', 'raw', 'line', 'raw', 'line'],
+  );
+  assert.deepEqual(gaps(0), [
+    [10, 40],
+    [40, 60],
+  ]);
+  assert.deepEqual(alone(0), [0, 3], 'places of x 1 and 4');
+  assert.deepEqual(gaps(1).concat(gaps(2)), [], 'the others are whole');
+});
+
 test('what a line says at a place is that of its last point there, and nothing where that is no number', () => {
   const diverged: MetricPoint[] = [
     [10, 2, 3, 2, 2.5],

@@ -24,7 +24,8 @@ export interface PlotSeries {
   colour: string;
   dash: number[];
   tag: string;
-  resumed: readonly number[];
+  /** Where on the axis no line leads across, ascending: a time in which nothing ran, a value that is no number. */
+  breaks: readonly number[];
 }
 
 // More would hide one another's bands: the raw curve goes through the peaks then.
@@ -44,9 +45,9 @@ export function tableOf(
   const data: (number | null)[][] = [xs];
   const series: PlotSeries[] = [];
   const add = (line: Line, kind: PlotSeries['kind'], column: (number | null)[]) => {
-    const { colour, label, dash = [], tag = '', resumed = [] } = line;
+    const { colour, label, dash = [], tag = '' } = line;
     data.push(column);
-    series.push({ kind, colour, label, dash, tag, resumed });
+    series.push({ kind, colour, label, dash, tag, breaks: breaksOf(line) });
   };
   lines.forEach((line, i) => {
     const peaks = !line.sparse && line.points.some((p) => p[2] > p[1]);
@@ -61,6 +62,11 @@ export function tableOf(
     add(line, line.sparse ? 'dots' : 'line', smooth ? smoothed[i]! : last[i]!);
   });
   return { data, series };
+}
+
+function breaksOf({ points, resumed = [] }: Line): number[] {
+  const noNumber = points.filter((p) => !Number.isFinite(p[3])).map((p) => p[0]);
+  return [...resumed, ...noNumber].sort((a, b) => a - b);
 }
 
 /** Whether there is anything to draw: of one rank imgd has points of how the ranks differ, and no number in them. */
@@ -95,13 +101,13 @@ export function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
     // Between its own values it goes over the places of others.
     gaps: (u, i) => {
       const place = (at: number) => u.valToPos(u.data[0][at]!, 'x', true);
-      return breaksIn(u.data[0], u.data[i]!, one.resumed).map(([from, to]) => [place(from), place(to)]);
+      return breaksIn(u.data[0], u.data[i]!, one.breaks).map(([from, to]) => [place(from), place(to)]);
     },
     points: {
       show: one.kind === 'dots',
       // One value alone is no line.
       filter: (u, i) => {
-        const alone = one.kind === 'line' ? aloneIn(u.data[0], u.data[i]!, one.resumed) : [];
+        const alone = one.kind === 'line' ? aloneIn(u.data[0], u.data[i]!, one.breaks) : [];
         return alone.length > 0 ? alone : null;
       },
       size: 5,
