@@ -282,15 +282,16 @@ std::string CountText(uint64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
+std::string NameOfJob(JobId id, const std::string& name) { return fmt::format("job {} ({})", id, name); }
+
 std::string NameOfJob(const Snapshot& cluster, JobId id) {
   if (id == kForeignHolder) return "a run of another cluster";
   const auto name = cluster.job_names.find(id);
-  return name == cluster.job_names.end() ? fmt::format("job {}", id)
-                                         : fmt::format("job {} ({})", id, name->second);
+  return name == cluster.job_names.end() ? fmt::format("job {}", id) : NameOfJob(id, name->second);
 }
 
 std::string NameOfJob(const Snapshot& cluster, const QueuedJob& job) {
-  return job.name.empty() ? NameOfJob(cluster, job.id) : fmt::format("job {} ({})", job.id, job.name);
+  return job.name.empty() ? NameOfJob(cluster, job.id) : NameOfJob(job.id, job.name);
 }
 
 std::string TimeText(Duration time) {

@@ -27,7 +27,9 @@ struct Waiting {
 
 /// "1 node", "3 nodes".
 std::string CountText(uint64_t count, std::string_view noun);
-/// "job 3 (rn50-a)", of one that holds devices or is in the way.
+/// "job 3 (rn50-a)".
+std::string NameOfJob(JobId id, const std::string& name);
+/// The same of one that holds devices or is in the way.
 std::string NameOfJob(const Snapshot& cluster, JobId id);
 /// The same of one that waits.
 std::string NameOfJob(const Snapshot& cluster, const QueuedJob& job);

@@ -7,11 +7,12 @@ namespace imgd {
 std::string UserOf(const JobRecord& job) { return "user " + job.owner; }
 std::string ProjectOf(const JobRecord& job) { return "project " + job.project; }
 
-AccountNames AccountsOf(const JobRecord& job) {
-  AccountNames accounts = {UserOf(job)};
-  if (!job.project.empty()) accounts.push_back(ProjectOf(job));
+AccountNames AccountsOf(const std::string& owner, const std::string& project) {
+  AccountNames accounts = {"user " + owner};
+  if (!project.empty()) accounts.push_back("project " + project);
   return accounts;
 }
+AccountNames AccountsOf(const JobRecord& job) { return AccountsOf(job.owner, job.project); }
 
 WallTime WaitsSince(const JobRecord& job) { return {job.submitted.micros + job.held_ms * 1000}; }
 

@@ -15,6 +15,7 @@ namespace imgd {
 
 /// Those that its devices count for: "user ada", "project vision".
 AccountNames AccountsOf(const JobRecord& job);
+AccountNames AccountsOf(const std::string& owner, const std::string& project);
 /// Those whose turns it has; a job without a project counts for kNoProject.
 std::string UserOf(const JobRecord& job);
 std::string ProjectOf(const JobRecord& job);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/core/job.h"
+#include "server/core/ranking.h"
 #include "server/core/reactor.h"
 #include "server/core/waits.h"
 
@@ -22,9 +23,9 @@ Status Reactor::MaySubmit(const Submission& submission, uint32_t count) const {
                                      account, has, quota.queued, count),
         .hint = "try again when some have started, or ask the operator (quotas in imgd.yaml)"});
   };
-  IMGD_TRY(check("user " + submission.owner, settings_.quotas.OfUser(submission.owner)));
-  if (submission.project.empty()) return {};
-  return check("project " + submission.project, settings_.quotas.OfProject(submission.project));
+  for (const auto& account : AccountsOf(submission.owner, submission.project))
+    IMGD_TRY(check(account, settings_.quotas.OfAccount(account)));
+  return {};
 }
 
 Status Reactor::MayComeAfter(const Dependency& dependency) const {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "server/core/explain.h"
 #include "server/core/ranking.h"
 
@@ -11,8 +13,6 @@ namespace {
 constexpr size_t kMostTold = 3;
 /// Of a larger sweep nobody is looked for.
 constexpr uint32_t kMostMembers = 1000;
-
-std::string TitleOf(const JobRecord& job) { return fmt::format("job {} ({})", job.id, job.name); }
 
 /// Why it will not go on by itself: "is paused"; empty where it will.
 std::string WhyItStands(const JobRecord& job) {
@@ -31,7 +31,7 @@ Result<std::vector<std::string>> OfDependencies(const JobRecord& record, Reader&
     if (++looked_at > kMostLookedAt) break;
     IMGD_ASSIGN(const auto row, reader.Job(dependency.job, false));
     const std::string why = row ? WhyItStands(row->job) : "";
-    if (!why.empty()) texts.push_back(fmt::format("{} {}", TitleOf(row->job), why));
+    if (!why.empty()) texts.push_back(fmt::format("{} {}", NameOfJob(row->job.id, row->job.name), why));
     if (texts.size() == kMostTold) break;
   }
   return texts;
@@ -52,21 +52,37 @@ Result<std::vector<std::string>> OfItsSweep(const JobRecord& record, Reader& rea
         code == ReasonCode::kSweepFull || code == ReasonCode::kAfterJob || code == ReasonCode::kNotBefore;
     if (held_back) continue;
     const std::string why = WhyItStands(row->job);
-    texts.push_back(
-        fmt::format("it is the turn of {}, which {}", TitleOf(row->job), why.empty() ? "waits itself" : why));
+    texts.push_back(fmt::format("it is the turn of {}, which {}", NameOfJob(row->job.id, row->job.name),
+                                why.empty() ? "waits itself" : why));
   }
   return texts;
 }
 
-/// Who has devices that count for the accounts that leave it too few.
-Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const Snapshot& cluster,
+/// Who comes before it and waits for the quota of this account; null for none.
+const QueuedJob* FirstOf(const std::string& account, const JobRecord& record,
+                         const std::vector<QueuedJob>& queue) {
+  for (const auto& job : queue) {
+    if (job.id == record.id) return nullptr;
+    if (job.code == ReasonCode::kQuota && std::ranges::find(*job.accounts, account) != job.accounts->end())
+      return &job;
+  }
+  return nullptr;
+}
+
+/// Who has devices that count for the accounts that leave it too few, or waits for what they leave.
+Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const ClusterView& view,
                                              Reader& reader) {
+  const Snapshot& cluster = view.snapshot;
   std::vector<std::string> texts;
   for (const auto& account : AccountsOf(record)) {
     const auto allowance = cluster.allowances.find(account);
-    if (allowance == cluster.allowances.end() || allowance->second.used_up ||
-        allowance->second.Has(record.nodes * record.ranks_per_node))
+    if (allowance == cluster.allowances.end() || allowance->second.used_up) continue;
+    if (allowance->second.Has(record.nodes * record.ranks_per_node)) {
+      if (const QueuedJob* const first = FirstOf(account, record, view.queue))
+        texts.push_back(
+            fmt::format("{} waits for the quota of {}, too, before it", NameOfJob(cluster, *first), account));
       continue;
+    }
     const bool of_user = account == "user " + record.owner;
     IMGD_ASSIGN(const auto rows,
                 reader.Jobs({.states = {JobState::kStarting, JobState::kRunning, JobState::kPreempting},
@@ -74,7 +90,7 @@ Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const Snap
                              .most = kMostMembers}));
     for (auto row = rows.rbegin(); row != rows.rend() && texts.size() < kMostTold; ++row) {
       if (!of_user && row->job.project != record.project) continue;
-      texts.push_back(fmt::format("{} has devices of {}{}", TitleOf(row->job), account,
+      texts.push_back(fmt::format("{} has devices of {}{}", NameOfJob(row->job.id, row->job.name), account,
                                   ExplainEnd(cluster, row->job.id)));
     }
   }
@@ -83,7 +99,7 @@ Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const Snap
 
 }  // namespace
 
-Status ExplainWhoHoldsItBack(const JobRecord& record, const Snapshot& cluster, Reader& reader, v1::Job& out) {
+Status ExplainWhoHoldsItBack(const JobRecord& record, const ClusterView& view, Reader& reader, v1::Job& out) {
   if (record.state != JobState::kQueued) return {};
   std::vector<std::string> texts;
   if (record.reason.code == ReasonCode::kAfterJob) {
@@ -91,7 +107,7 @@ Status ExplainWhoHoldsItBack(const JobRecord& record, const Snapshot& cluster, R
   } else if (record.reason.code == ReasonCode::kSweepFull) {
     IMGD_ASSIGN(texts, OfItsSweep(record, reader));
   } else if (record.reason.code == ReasonCode::kQuota) {
-    IMGD_ASSIGN(texts, OfItsQuotas(record, cluster, reader));
+    IMGD_ASSIGN(texts, OfItsQuotas(record, view, reader));
   }
   for (const auto& text : texts) out.set_reason_text(fmt::format("{}; {}", out.reason_text(), text));
   return {};

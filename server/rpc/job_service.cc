@@ -294,7 +294,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
       for (const auto& event : history) *response->add_history() = ToProto(event);
       const auto view = engine_->View();
       FillForecast(record, *view, {clock_->Now(), clock_->Wall()}, *response->mutable_job());
-      IMGD_TRY(ExplainWhoHoldsItBack(record, view->snapshot, reader, *response->mutable_job()));
+      IMGD_TRY(ExplainWhoHoldsItBack(record, *view, reader, *response->mutable_job()));
       response->set_warning(engine_->View()->trouble);
       return {};
     };

@@ -100,6 +100,22 @@ TEST_F(OperationsRpc, WhoHasTheDevicesOfAQuotaIsTold) {
                     HasSubstr("; job 1 (rn50) has devices of user ada and ends in ")));
 }
 
+TEST_F(OperationsRpc, ForWhomAQuotasRestIsKeptIsTold) {
+  daemon.reset();
+  config.quotas.user.devices = 2;
+  StartDaemon();
+  FakeAgent agent(channel, "a", 3);
+  Submit(kJob);
+  BringUp(agent);
+  const uint64_t large = Submit(fmt::format("{}resources: {{ranks_per_node: 2}}\n", kJob));
+  const uint64_t small = Submit(kJob);
+  EXPECT_THAT(Get(large).job().reason_text(), HasSubstr("; job 1 (rn50) has devices of user ada"));
+  EXPECT_THAT(
+      Get(small).job().reason_text(),
+      AllOf(HasSubstr("it needs 1, and what is left is kept for an earlier job of theirs; position 2"),
+            HasSubstr("; job 2 (rn50) waits for the quota of user ada, too, before it")));
+}
+
 TEST_F(OperationsRpc, WhatJobsCannotDoIsSaidAndEndedOnesAreNotUnknown) {
   const uint64_t id = Submit(kJob);
   EXPECT_THAT(Change(Resume(), id).error_message(), HasSubstr("job 1 is not paused: it is QUEUED"));

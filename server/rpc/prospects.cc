@@ -7,6 +7,7 @@
 #include "server/core/forecast.h"
 #include "server/core/growth.h"
 #include "server/core/job.h"
+#include "server/core/ranking.h"
 
 namespace imgd {
 namespace {
@@ -23,12 +24,11 @@ int64_t WallOf(Instant when, Now now) {
 
 /// What nobody of these accounts has anything of yet, the view does not know.
 void AllowNew(const Submission& job, const Quotas& quotas, Snapshot& snapshot) {
-  const auto allow = [&snapshot](const std::string& account, const Quota& quota) {
+  for (const auto& account : AccountsOf(job.owner, job.project)) {
     // One that has used up what it may is known.
-    if (quota.devices > 0) snapshot.allowances[account].devices = quota.devices;
-  };
-  allow("user " + job.owner, quotas.OfUser(job.owner));
-  if (!job.project.empty()) allow("project " + job.project, quotas.OfProject(job.project));
+    if (const uint32_t most = quotas.OfAccount(account).devices; most > 0)
+      snapshot.allowances[account].devices = most;
+  }
 }
 
 /// When the job comes to the queue; nothing where nobody knows when those before it end.
@@ -140,20 +140,18 @@ bool FillProspect(const Submission& submission, const ClusterView& view, const Q
   return false;
 }
 
-std::vector<std::string> AccountsInTheWay(const Submission& submission, const ClusterView& view) {
-  const uint64_t devices = uint64_t{submission.nodes} * submission.ranks_per_node;
+std::vector<std::string> AccountsInTheWay(const Submission& job, const ClusterView& view) {
+  const uint64_t devices = uint64_t{job.nodes} * job.ranks_per_node;
   std::vector<std::string> out;
-  const auto look = [&](std::string account) {
+  for (const auto& account : AccountsOf(job.owner, job.project)) {
     const uint32_t most = view.quotas->OfAccount(account).devices;
     const auto known = view.snapshot.allowances.find(account);
     const auto* used_up =
         known != view.snapshot.allowances.end() && known->second.used_up ? &*known->second.used_up : nullptr;
     // Whole nodes may have more devices than the job has ranks.
-    const bool too_few = most > 0 && (devices > most || submission.needs.whole_nodes);
-    if (too_few || (used_up != nullptr && !used_up->until)) out.push_back(std::move(account));
-  };
-  look("user " + submission.owner);
-  if (!submission.project.empty()) look("project " + submission.project);
+    const bool too_few = most > 0 && (devices > most || job.needs.whole_nodes);
+    if (too_few || (used_up != nullptr && !used_up->until)) out.push_back(account);
+  }
   return out;
 }
 

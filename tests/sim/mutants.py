@@ -285,7 +285,7 @@ MUTANTS = [
            "if (allowance != nullptr) allowance->used += holding.devices;",
            "if (allowance != nullptr) allowance->used += 0 * holding.devices;"),
     Mutant("projects have no quotas", "ranking.cc",
-           "  if (!job.project.empty()) accounts.push_back(ProjectOf(job));\n", ""),
+           "if (!project.empty()) accounts", "if (project == \"-\") accounts"),
     Mutant("what one plan starts does not count for quotas", "scheduler.cc",
            "  allowances_.Count(job, devices);\n", ""),
     Mutant("who has used up their hours starts more", "reactor_usage.cc",
