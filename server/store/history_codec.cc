@@ -1,12 +1,14 @@
 #include "server/store/history_codec.h"
 
-#include <zlib.h>
+#include <libdeflate.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <new>
 #include <optional>
 
 namespace imgd {
@@ -30,25 +32,32 @@ bool IsFloat(double value) {
   return SameBits(static_cast<double>(static_cast<float>(value)), value);
 }
 
+struct Release {
+  void operator()(libdeflate_compressor* one) const { ::libdeflate_free_compressor(one); }
+  void operator()(libdeflate_decompressor* one) const { ::libdeflate_free_decompressor(one); }
+};
+
 std::string Deflate(const std::string& plain) {
-  uLongf size = ::compressBound(static_cast<uLong>(plain.size()));
-  std::string out(size, '\0');
-  ::compress2(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(plain.data()),
-              static_cast<uLong>(plain.size()), Z_BEST_SPEED);
-  out.resize(size);
+  constexpr int kQuickest = 1;
+  thread_local const std::unique_ptr<libdeflate_compressor, Release> compressor(
+      ::libdeflate_alloc_compressor(kQuickest));
+  if (!compressor) throw std::bad_alloc();
+  std::string out(::libdeflate_zlib_compress_bound(compressor.get(), plain.size()), '\0');
+  out.resize(
+      ::libdeflate_zlib_compress(compressor.get(), plain.data(), plain.size(), out.data(), out.size()));
   return out;
 }
 
-/// What was deflated, of at most `most` bytes.
-std::optional<std::string> Inflate(std::string_view data, size_t most) {
-  std::string out(most, '\0');
-  uLongf size = static_cast<uLongf>(most);
-  if (::uncompress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(data.data()),
-                   static_cast<uLong>(data.size())) != Z_OK) {
-    return std::nullopt;
-  }
-  out.resize(size);
-  return out;
+/// Puts what was deflated into `out`; how many bytes it is, nothing where they are more or not what was
+/// deflated.
+std::optional<size_t> Inflate(std::string_view data, std::span<char> out) {
+  thread_local const std::unique_ptr<libdeflate_decompressor, Release> decompressor(
+      ::libdeflate_alloc_decompressor());
+  if (!decompressor) throw std::bad_alloc();
+  size_t size = 0;
+  const auto result = ::libdeflate_zlib_decompress(decompressor.get(), data.data(), data.size(), out.data(),
+                                                   out.size(), &size);
+  return result == LIBDEFLATE_SUCCESS ? std::optional(size) : std::nullopt;
 }
 
 /// Of n numbers of s bytes each: their first bytes, then their second ones, and so on, which are alike.
@@ -64,15 +73,16 @@ std::string Planes(std::span<const double> values) {
   return out;
 }
 
-template <typename T>
-std::vector<double> FromPlanes(const std::string& planes, size_t count) {
+/// `Bits`: unsigned, as large as T.
+template <typename T, typename Bits>
+std::vector<double> FromPlanes(std::span<const char> planes) {
+  const size_t count = planes.size() / sizeof(T);
   std::vector<double> out(count);
   for (size_t i = 0; i < count; ++i) {
-    char bytes[sizeof(T)];
-    for (size_t b = 0; b < sizeof(T); ++b) bytes[b] = planes[b * count + i];
-    T value;
-    std::memcpy(&value, bytes, sizeof(T));
-    out[i] = static_cast<double>(value);
+    Bits bits = 0;
+    for (size_t b = 0; b < sizeof(T); ++b)
+      bits |= static_cast<Bits>(static_cast<uint8_t>(planes[b * count + i])) << (8 * b);
+    out[i] = static_cast<double>(std::bit_cast<T>(bits));
   }
   return out;
 }
@@ -94,8 +104,9 @@ std::string Differences(std::span<const double> values) {
   return out;
 }
 
-std::optional<std::vector<double>> FromDifferences(const std::string& bytes, size_t count) {
+std::optional<std::vector<double>> FromDifferences(std::span<const char> bytes, size_t count) {
   std::vector<double> out;
+  out.reserve(count);
   uint64_t before = 0;
   uint64_t step = 0;
   size_t at = 0;
@@ -143,15 +154,17 @@ Result<std::vector<double>> DecodeColumn(std::string_view data, size_t count) {
     return std::vector<double>(count, value);
   }
   const size_t size = form == kFloats ? sizeof(float) : form == kDoubles ? sizeof(double) : kMostVarintBytes;
-  const auto plain = Inflate(data, count * size);
-  if (!plain) return broken;
+  const auto memory = std::make_unique_for_overwrite<char[]>(count * size);
+  const auto filled = Inflate(data, {memory.get(), count * size});
+  if (!filled) return broken;
+  const std::span<const char> plain(memory.get(), *filled);
   if (form == kWhole) {
-    auto values = FromDifferences(*plain, count);
+    auto values = FromDifferences(plain, count);
     if (!values) return broken;
     return std::move(*values);
   }
-  if (plain->size() != count * size || (form != kFloats && form != kDoubles)) return broken;
-  return form == kFloats ? FromPlanes<float>(*plain, count) : FromPlanes<double>(*plain, count);
+  if (plain.size() != count * size || (form != kFloats && form != kDoubles)) return broken;
+  return form == kFloats ? FromPlanes<float, uint32_t>(plain) : FromPlanes<double, uint64_t>(plain);
 }
 
 }  // namespace imgd

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 namespace imgd {
 namespace {
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 /// The mean of what was so far, in which each value weighs so much less than the next. Without the start's
 /// bias: the first value is the first mean (Kingma and Ba 2015, section 3).
@@ -16,18 +19,23 @@ class Smoother {
   explicit Smoother(double weight) : weight_(weight) {}
   void Add(double value) {
     if (!std::isfinite(value)) return;
-    share_ = share_ * weight_ + (1 - weight_);
-    mean_ = std::lerp(mean_, value, (1 - weight_) / share_);  // of equal values exactly these
+    // It comes to rest, after as many values as count, and the division with it.
+    if (const double share = share_ * weight_ + (1 - weight_); share != share_) {
+      share_ = share;
+      pull_ = (1 - weight_) / share;
+    }
+    mean_ += (value - mean_) * pull_;  // of equal values exactly these
     ++numbers_;
   }
   /// NaN before the first number.
-  double Value() const { return share_ > 0 ? mean_ : std::numeric_limits<double>::quiet_NaN(); }
+  double Value() const { return share_ > 0 ? mean_ : kNoNumber; }
   uint64_t numbers() const { return numbers_; }
 
  private:
   double weight_;
   double mean_ = 0;
   double share_ = 0;
+  double pull_ = 1;  ///< how far a value moves the mean
   uint64_t numbers_ = 0;
 };
 
@@ -72,24 +80,43 @@ Result<std::optional<double>> MeanOf(HistoryValues& values) {
   return numbers == 0 ? std::optional<double>() : sum / static_cast<double>(numbers);
 }
 
-Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& work) {
+Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& steps,
+                                         const std::vector<HistoryEntry>& work) {
   constexpr uint64_t kAtOnce = 64 * kPieceValues;
   double done = 0;
   double time = 0;
-  double before = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> places;
-  for (uint64_t from = 0; from < rates.size(); from += kAtOnce) {
-    const uint64_t to = std::min(from + kAtOnce, rates.size());
-    places.clear();
-    IMGD_TRY(work.Each(from, to, [&](double place) { places.push_back(place); }));
-    size_t next = 0;
-    IMGD_TRY(rates.Each(from, to, [&](double rate) {
-      const double more = places[next] - std::exchange(before, places[next]);
-      ++next;
-      if (!(more > 0) || !(rate > 0) || !std::isfinite(rate)) return;
-      done += more;
-      time += more / rate;
+  double step_before = kNoNumber;
+  double work_before = kNoNumber;
+  uint64_t from = 0;
+  std::vector<double> taken;  // steps of each value
+  std::vector<double> rate;
+  for (auto stretch = work.begin(); stretch != work.end();) {
+    auto last = stretch;
+    uint64_t to = from;
+    while (last != work.end() && to < from + kAtOnce) to += (last++)->count;
+    taken.clear();
+    rate.clear();
+    IMGD_TRY(steps.Each(from, to, [&](double step) {
+      const double more = step - std::exchange(step_before, step);
+      taken.push_back(more > 0 ? more : 0);
     }));
+    IMGD_TRY(rates.Each(from, to, [&](double value) { rate.push_back(value); }));
+    size_t at = 0;
+    for (; stretch != last; ++stretch) {
+      // The steps of the first of all are not known, nor are those of one that a later start began with.
+      const double begun = work_before <= stretch->values.min ? work_before : stretch->values.min;
+      const size_t end = at + stretch->count;
+      const double all = std::accumulate(&taken[at], &taken[end - 1] + 1, 0.0);
+      const double each = (stretch->values.last - begun) / all;
+      for (; at < end; ++at) {
+        const double more = taken[at] * each;
+        if (!(more > 0) || !(rate[at] > 0) || !std::isfinite(rate[at])) continue;
+        done += more;
+        time += more / rate[at];
+      }
+      work_before = stretch->values.last;
+    }
+    from = to;
   }
   return time > 0 ? Result<std::optional<double>>(done / time) : MeanOf(rates);
 }
@@ -116,7 +143,7 @@ Status Smooth(HistoryValues& before, HistoryValues& values, double weight, uint6
   }
   // A mean that goes on where the loss does not would make a run that diverged look well.
   for (auto& point : points) {
-    if (!std::isfinite(point.values.last)) point.smooth = std::numeric_limits<double>::quiet_NaN();
+    if (!std::isfinite(point.values.last)) point.smooth = kNoNumber;
   }
   return {};
 }

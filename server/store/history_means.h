@@ -9,12 +9,14 @@ namespace imgd {
 Result<std::optional<double>> MeanOf(HistoryValues& values);
 
 /// The mean of a rate over the work that was done: all of it over all the time that it took, so that a report
-/// counts by what it is of. `work`: how far the job was at each of the values, which may fall where a later
-/// start began. A value without one before it, whose work is not known, is left out; where there are no
-/// others it is the mean of the values. Throws and fails as the columns do.
-Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& work);
+/// counts by what it is of. `work`: how far the job was after each stretch of the values, few at a time;
+/// within one its steps are alike. `steps`: the step of each value. Both may fall where a later start began.
+/// A value without one before it, whose work is not known, is left out; where there are no others it is the
+/// mean of the values. Throws and fails as the columns do.
+Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& steps,
+                                         const std::vector<HistoryEntry>& work);
 
-/// Values that are read to smooth the figures of a query, of all of them together: some 70 ms.
+/// Values that are read to smooth the figures of a query, of all of them together: some 40 ms.
 inline constexpr uint64_t kMostSmoothed = 1'500'000;
 
 /// Puts into each point the exponentially weighted mean of all the values up to its last one, those of

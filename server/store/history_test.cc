@@ -119,6 +119,21 @@ struct HistoryTest : testing::Test {
     }
     ASSERT_TRUE(store->Commit().has_value());
   }
+  void ReportSpeed(uint64_t generation, uint64_t step, double epoch, double images_per_second) {
+    v1::StepMetrics metrics;
+    metrics.set_step(step);
+    metrics.set_epoch(epoch);
+    metrics.set_images_per_second(images_per_second);
+    store->AppendEvent({.run = {JobId(1), Generation(generation)},
+                        .number = ++number,
+                        .sequence = step,
+                        .kind = EventKind::kStep,
+                        .time_us = static_cast<int64_t>(number) * 1'000'000,
+                        .payload = metrics.SerializeAsString()});
+  }
+  double MeanSpeed() {
+    return Curves(1, {.names = {"images_per_second"}, .points = 1, .mean = true}).front().mean.value();
+  }
   void Validate(uint64_t job, uint64_t generation, uint32_t epoch, double top1) {
     v1::EpochMetrics metrics;
     metrics.set_epoch(epoch);
@@ -430,21 +445,10 @@ TEST_F(HistoryTest, TheMeanIsOfEveryReport) {
 
 TEST_F(HistoryTest, TheMeanOfSpeedsIsAllImagesOverAllTheirTime) {
   const auto report = [this](uint64_t generation, uint64_t step, double images_per_second) {
-    v1::StepMetrics metrics;
-    metrics.set_step(step);
-    metrics.set_epoch(static_cast<double>(step) / 1000);
-    metrics.set_images_per_second(images_per_second);
-    store->AppendEvent({.run = {JobId(1), Generation(generation)},
-                        .number = ++number,
-                        .sequence = step,
-                        .kind = EventKind::kStep,
-                        .time_us = static_cast<int64_t>(number) * 1'000'000,
-                        .payload = metrics.SerializeAsString()});
+    ReportSpeed(generation, step, static_cast<double>(step) / 1000, images_per_second);
     ASSERT_TRUE(store->Commit().has_value());
   };
-  const auto mean = [this] {
-    return Curves(1, {.names = {"images_per_second"}, .points = 1, .mean = true}).front().mean.value();
-  };
+  const auto mean = [this] { return MeanSpeed(); };
   report(1, 1, 500);
   EXPECT_DOUBLE_EQ(mean(), 500) << "of one report what it says";
   report(1, 10, 100);
@@ -455,6 +459,31 @@ TEST_F(HistoryTest, TheMeanOfSpeedsIsAllImagesOverAllTheirTime) {
   report(2, 11, 77);
   report(2, 21, 50);
   EXPECT_NEAR(mean(), 20 / (9 / 100. + 1 / 77. + 10 / 50.), 1e-9);
+}
+
+TEST_F(HistoryTest, OfManyReportsTheMeanOfSpeedsIsTheSame) {
+  double done = 0;
+  double time = 0;
+  double epoch = 0;
+  uint64_t step = 0;
+  for (uint64_t i = 1; i <= 3000; ++i) {
+    // Some are of more steps than others, and slower; after 1024 reports the batches are twice as large.
+    const uint64_t steps = i % 3 == 0 ? 5 : 1;
+    const double work = static_cast<double>(steps) * (i <= 1024 ? 1 : 2) / 1000;
+    const double speed = i % 3 == 0 ? 100 : 400 + static_cast<double>(i % 50);
+    // The second start goes on from where the first was at report 2000, which had got further.
+    if (i == 2001) {
+      for (uint64_t more = 1; more <= 700; ++more) ReportSpeed(1, step + 5 + more, epoch + 1, 7);
+    }
+    epoch += work;
+    step += steps;
+    ReportSpeed(i <= 2000 ? 1 : 2, step, epoch, speed);
+    if (i == 1) continue;
+    done += work;
+    time += work / speed;
+  }
+  ASSERT_TRUE(store->Commit().has_value());
+  EXPECT_NEAR(MeanSpeed(), done / time, 1e-9 * done / time);
 }
 
 TEST_F(HistoryTest, ValidationsAndNames) {
