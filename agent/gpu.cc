@@ -20,6 +20,8 @@ constexpr nvmlReturn_t kGpuIsLost = 15;
 constexpr std::pair<uint64_t, const char*> kThrottleWords[] = {
     {0x04, "power cap"}, {0x08, "hardware"}, {0x20, "heat"}, {0x40, "heat"}, {0x80, "power supply"}};
 constexpr const char* kSystemLibrary = "libnvidia-ml.so.1";
+/// 17 GB/s fill the driver's counter in this time; images for a GPU that trains are some 1 GB/s.
+constexpr auto kTrafficPeriod = std::chrono::milliseconds(250);
 
 struct CloseLibrary {
   void operator()(void* handle) const { ::dlclose(handle); }
@@ -72,6 +74,21 @@ struct Nvml::State {
     uint64_t of_programs = 0;
   };
   std::vector<Xids> xids;
+  /// A counter of 32 bits that begins anew when it is full, as one that goes on.
+  struct Traffic {
+    uint64_t total = 0;
+    uint32_t last = 0;
+    void Add(uint32_t now) {
+      total += static_cast<uint32_t>(now - last);
+      last = now;
+    }
+  };
+  struct PcieTraffic {
+    bool is_known = false;
+    Traffic sent;
+    Traffic received;
+  };
+  std::vector<PcieTraffic> pcie;
   std::vector<nvmlDevice_t> handles;
   std::vector<v1::Device> devices;
 
@@ -82,7 +99,8 @@ struct Nvml::State {
   GpuReading ReadOne(nvmlDevice_t handle) const;
   void ReadHealth(nvmlDevice_t handle, GpuReading& reading) const;
   void ReadRest(nvmlDevice_t handle, GpuReading& reading) const;
-  void ReadTraffic(nvmlDevice_t handle, GpuReading& reading) const;
+  void ReadNvlink(nvmlDevice_t handle, GpuReading& reading) const;
+  void FollowPcie(size_t device);
   void ListenForXids();
   void TakeXids();
 };
@@ -146,6 +164,7 @@ Status Nvml::State::FindAll() {
     handles.push_back(handle);
     devices.push_back(std::move(*device));
   }
+  pcie.resize(handles.size());
   ListenForXids();
   return {};
 }
@@ -208,7 +227,7 @@ void Nvml::State::ReadRest(nvmlDevice_t handle, GpuReading& reading) const {
     reading.corrected_ecc_errors = value;
   unsigned megahertz = 0;
   if (clock(handle, NVML_CLOCK_MEM, &megahertz) == 0) reading.memory_clock_hertz = megahertz * 1e6;
-  ReadTraffic(handle, reading);
+  ReadNvlink(handle, reading);
 }
 
 static std::optional<uint64_t> NumberIn(const nvmlFieldValue_t& field) {
@@ -225,23 +244,33 @@ static std::optional<uint64_t> NumberIn(const nvmlFieldValue_t& field) {
   }
 }
 
-void Nvml::State::ReadTraffic(nvmlDevice_t handle, GpuReading& reading) const {
+void Nvml::State::FollowPcie(size_t device) {
   if (field_values == nullptr) return;
-  std::array<nvmlFieldValue_t, 4> fields{};
+  std::array<nvmlFieldValue_t, 2> fields{};
   fields[0].fieldId = NVML_FI_DEV_PCIE_COUNT_TX_BYTES;
   fields[1].fieldId = NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
-  fields[2].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
-  fields[3].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
-  fields[2].scopeId = fields[3].scopeId = NVML_ALL_LINKS;
+  if (field_values(handles[device], static_cast<int>(fields.size()), fields.data()) != 0) return;
+  const auto sent = NumberIn(fields[0]);
+  const auto received = NumberIn(fields[1]);
+  if (!sent || !received) return;
+  pcie[device].is_known = true;
+  pcie[device].sent.Add(static_cast<uint32_t>(*sent));
+  pcie[device].received.Add(static_cast<uint32_t>(*received));
+}
+
+void Nvml::State::ReadNvlink(nvmlDevice_t handle, GpuReading& reading) const {
+  if (field_values == nullptr) return;
+  std::array<nvmlFieldValue_t, 2> fields{};
+  fields[0].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
+  fields[1].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
+  fields[0].scopeId = fields[1].scopeId = NVML_ALL_LINKS;
   if (field_values(handle, static_cast<int>(fields.size()), fields.data()) != 0) return;
   const auto bytes_of_kib = [](const nvmlFieldValue_t& field) -> std::optional<uint64_t> {
     const auto kib = NumberIn(field);
     return kib ? std::optional<uint64_t>(*kib * 1024) : std::nullopt;
   };
-  reading.pcie_sent_bytes = NumberIn(fields[0]);
-  reading.pcie_received_bytes = NumberIn(fields[1]);
-  reading.nvlink_sent_bytes = bytes_of_kib(fields[2]);
-  reading.nvlink_received_bytes = bytes_of_kib(fields[3]);
+  reading.nvlink_sent_bytes = bytes_of_kib(fields[0]);
+  reading.nvlink_received_bytes = bytes_of_kib(fields[1]);
 }
 
 bool IsOfHardware(uint64_t xid) {
@@ -337,14 +366,22 @@ Result<std::unique_ptr<Nvml>> Nvml::Load(const std::string& library) {
 
 const std::vector<v1::Device>& Nvml::devices() const { return state_->devices; }
 
+void Nvml::FollowTraffic() {
+  for (size_t i = 0; i < state_->handles.size(); ++i) state_->FollowPcie(i);
+}
+
 std::vector<GpuReading> Nvml::Read() {
   state_->TakeXids();
+  FollowTraffic();
   std::vector<GpuReading> readings;
   for (size_t i = 0; i < state_->handles.size(); ++i) {
     readings.push_back(state_->ReadOne(state_->handles[i]));
     readings.back().xid = state_->xids[i].latest;
     readings.back().hardware_xids = state_->xids[i].of_hardware;
     readings.back().program_xids = state_->xids[i].of_programs;
+    if (!state_->pcie[i].is_known) continue;
+    readings.back().pcie_sent_bytes = state_->pcie[i].sent.total;
+    readings.back().pcie_received_bytes = state_->pcie[i].received.total;
   }
   return readings;
 }
@@ -359,7 +396,21 @@ struct GpuMonitor::Shared {
   std::vector<GpuReading> readings;
   std::unique_ptr<Nvml> nvml;  // of the thread
   Duration period{};
+
+  /// Until the next reading is due, or it is to stop.
+  void FollowTraffic(std::unique_lock<std::mutex>& lock);
 };
+
+void GpuMonitor::Shared::FollowTraffic(std::unique_lock<std::mutex>& lock) {
+  const Instant due = read_at + period;
+  for (Instant now = read_at; now < due; now = std::chrono::steady_clock::now()) {
+    if (changed.wait_until(lock, std::min<Instant>(due, now + kTrafficPeriod), [this] { return stop; }))
+      return;
+    lock.unlock();
+    nvml->FollowTraffic();
+    lock.lock();
+  }
+}
 
 GpuMonitor::GpuMonitor(std::unique_ptr<Nvml> nvml, Duration period) : shared_(std::make_shared<Shared>()) {
   shared_->nvml = std::move(nvml);
@@ -376,7 +427,7 @@ GpuMonitor::GpuMonitor(std::unique_ptr<Nvml> nvml, Duration period) : shared_(st
       shared->read_at = std::chrono::steady_clock::now();
       shared->has_read = true;
       shared->changed.notify_all();
-      shared->changed.wait_for(lock, shared->period, [&] { return shared->stop; });
+      shared->FollowTraffic(lock);
     }
     shared->nvml.reset();
     shared->ended = true;

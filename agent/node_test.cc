@@ -326,6 +326,36 @@ TEST(Gpu, WhatAGpuOrADriverMayLackIsNoErrorWhereItIsNotThere) {
                readings[2].nvlink_received_bytes);
 }
 
+TEST(Gpu, WhatWentOverPcieGoesOnWhereTheDriversCounterBeginsAnew) {
+  const TempDir dir;
+  const auto nvml =
+      LoadFake(dir, std::string(kEightGpus) + "pcie_tx 1 7\npcie_rx 1 4294967000 500 4294967000 500\n");
+  ASSERT_TRUE(nvml.has_value());
+  EXPECT_EQ((*nvml)->Read()[1].pcie_received_bytes, 4294967000u);
+  (*nvml)->FollowTraffic();
+  (*nvml)->FollowTraffic();
+  const auto readings = (*nvml)->Read();
+  EXPECT_EQ(readings[1].pcie_received_bytes, (uint64_t{2} << 32) + 500);
+  EXPECT_EQ(readings[1].pcie_sent_bytes, 7u);
+}
+
+TEST(Gpu, TrafficIsFollowedBetweenTwoReadings) {
+  const TempDir dir;
+  // Each look finds 3 GB more, for the first twelve.
+  std::string script = std::string(kEightGpus) + "pcie_tx 0 0\npcie_rx 0";
+  for (uint64_t look = 0; look < 12; ++look)
+    script += fmt::format(" {}", look * 3'000'000'000 % (uint64_t{1} << 32));
+  auto nvml = LoadFake(dir, script + "\n");
+  ASSERT_TRUE(nvml.has_value());
+  const GpuMonitor monitor(std::move(*nvml), std::chrono::seconds(1));
+  const auto received = [&monitor] {
+    const auto readings = monitor.Latest();
+    return readings.empty() ? 0 : readings[0].pcie_received_bytes.value_or(0);
+  };
+  while (received() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_GE(received(), 6'000'000'000u) << "the second reading, and at least one look before it";
+}
+
 TEST(Gpu, OneThatCannotBeOpenedIsLeftOutAndTheOthersKeepTheirIndex) {
   const TempDir dir;
   const auto nvml = LoadFake(dir, std::string(kEightGpus) + "fail handle 2 15\n");

@@ -70,7 +70,8 @@ using nvmlDeviceGetCurrentClocksThrottleReasons_t = nvmlReturn_t (*)(nvmlDevice_
                                                                      unsigned long long* reasons);
 
 /// Numbers of fields (nvmlFieldValueEnums): counters since the driver was loaded, in KiB for NVLink, whose
-/// scope is a link or, with NVML_ALL_LINKS, all of them; in bytes for PCIe, which may begin anew at 0.
+/// scope is a link or, with NVML_ALL_LINKS, all of them; in bytes for PCIe, of 32 bits that begin anew at 0
+/// when they are full.
 enum : unsigned {
   NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX = 138,
   NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 139,

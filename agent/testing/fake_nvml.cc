@@ -194,7 +194,8 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
     unsigned value = 0;
     values[i].nvmlReturn = NextValue(
         device, is_pcie ? (is_sent ? "pcie_tx" : "pcie_rx") : (is_sent ? "nvlink_tx" : "nvlink_rx"), &value);
-    values[i].valueType = NVML_VALUE_UNSIGNED_LONG_LONG;
+    // As an H200's driver (580) has them.
+    values[i].valueType = is_pcie ? NVML_VALUE_UNSIGNED_INT : NVML_VALUE_UNSIGNED_LONG_LONG;
     values[i].value.ullVal = value;
   }
   return 0;
