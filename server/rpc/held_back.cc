@@ -83,7 +83,7 @@ Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const Clus
             fmt::format("{} waits for the quota of {}, too, before it", NameOfJob(cluster, *first), account));
       continue;
     }
-    const bool of_user = account == "user " + record.owner;
+    const bool of_user = account == UserOf(record);
     IMGD_ASSIGN(const auto rows,
                 reader.Jobs({.states = {JobState::kStarting, JobState::kRunning, JobState::kPreempting},
                              .owner = of_user ? record.owner : "",

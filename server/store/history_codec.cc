@@ -10,6 +10,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <type_traits>
 
 namespace imgd {
 namespace {
@@ -73,9 +74,9 @@ std::string Planes(std::span<const double> values) {
   return out;
 }
 
-/// `Bits`: unsigned, as large as T.
-template <typename T, typename Bits>
+template <typename T>
 std::vector<double> FromPlanes(std::span<const char> planes) {
+  using Bits = std::conditional_t<sizeof(T) == sizeof(uint32_t), uint32_t, uint64_t>;
   const size_t count = planes.size() / sizeof(T);
   std::vector<double> out(count);
   for (size_t i = 0; i < count; ++i) {
@@ -164,7 +165,7 @@ Result<std::vector<double>> DecodeColumn(std::string_view data, size_t count) {
     return std::move(*values);
   }
   if (plain.size() != count * size || (form != kFloats && form != kDoubles)) return broken;
-  return form == kFloats ? FromPlanes<float, uint32_t>(plain) : FromPlanes<double, uint64_t>(plain);
+  return form == kFloats ? FromPlanes<float>(plain) : FromPlanes<double>(plain);
 }
 
 }  // namespace imgd

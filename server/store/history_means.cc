@@ -106,7 +106,7 @@ Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& st
       // The steps of the first of all are not known, nor are those of one that a later start began with.
       const double begun = work_before <= stretch->values.min ? work_before : stretch->values.min;
       const size_t end = at + stretch->count;
-      const double all = std::accumulate(&taken[at], &taken[end - 1] + 1, 0.0);
+      const double all = std::accumulate(taken.begin() + at, taken.begin() + end, 0.0);
       const double each = (stretch->values.last - begun) / all;
       for (; at < end; ++at) {
         const double more = taken[at] * each;

@@ -16,7 +16,7 @@ Result<std::optional<double>> MeanOf(HistoryValues& values);
 Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& steps,
                                          const std::vector<HistoryEntry>& work);
 
-/// Values that are read to smooth the figures of a query, of all of them together: some 40 ms.
+/// Values that are read to smooth the figures of a query, of all of them together: some 50 ms.
 inline constexpr uint64_t kMostSmoothed = 1'500'000;
 
 /// Puts into each point the exponentially weighted mean of all the values up to its last one, those of

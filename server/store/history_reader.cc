@@ -148,8 +148,8 @@ Status AddMeans(Database& database, JobId job, const std::vector<Stretch>& stret
                 const CurveQuery& query, uint64_t most_smoothed, Curve& curve) {
   HistoryValues values = ValuesOf(database, job, stretches, figure, Which::kWithin);
   if (query.mean && figure == Figure::kImagesPerSecond) {
-    constexpr int kLevel =
-        2;  // 64 reports, of which the epochs would take more time to read than all the rest
+    // Of each 64 reports: those of all would take more time to read than the rest together.
+    constexpr int kLevel = 2;
     HistoryValues steps = ValuesOf(database, job, stretches, Figure::kStep, Which::kWithin);
     IMGD_ASSIGN(const auto work, Entries(database, job, stretches, Figure::kEpoch, kLevel));
     IMGD_ASSIGN(curve.mean, MeanRateOf(values, steps, work));

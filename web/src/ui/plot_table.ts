@@ -44,22 +44,23 @@ export function tableOf(
   const [, ...lows] = bands ? align(all, 1) : [];
   const data: (number | null)[][] = [xs];
   const series: PlotSeries[] = [];
-  const add = (line: Line, kind: PlotSeries['kind'], column: (number | null)[]) => {
-    const { colour, label, dash = [], tag = '' } = line;
-    data.push(column);
-    series.push({ kind, colour, label, dash, tag, breaks: breaksOf(line) });
-  };
   lines.forEach((line, i) => {
+    const { colour, label, tag = '' } = line;
+    const breaks = breaksOf(line);
+    const add = (kind: PlotSeries['kind'], column: (number | null)[], dash = line.dash ?? []) => {
+      data.push(column);
+      series.push({ kind, colour, label, dash, tag, breaks });
+    };
     const peaks = !line.sparse && line.points.some((p) => p[2] > p[1]);
     const smooth = isSmoothed(line, smoothing);
     if (peaks && bands) {
-      add(line, 'high', highs[i]!);
-      add(line, 'low', lows[i]!);
+      add('high', highs[i]!);
+      add('low', lows[i]!);
     }
     // No dashes: a peak may be as thin as the gap between two.
-    if (peaks && !bands) add({ ...line, dash: [] }, 'raw', highs[i]!);
-    else if (smooth) add(line, 'raw', last[i]!);
-    add(line, line.sparse ? 'dots' : 'line', smooth ? smoothed[i]! : last[i]!);
+    if (peaks && !bands) add('raw', highs[i]!, []);
+    else if (smooth) add('raw', last[i]!);
+    add(line.sparse ? 'dots' : 'line', smooth ? smoothed[i]! : last[i]!);
   });
   return { data, series };
 }
