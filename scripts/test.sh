@@ -79,7 +79,7 @@ python_tests() {
 
 sanitizer_tests() {
   local preset=$1
-  build --all --preset "$preset"
+  build_in_time 6 --all --preset "$preset" || return 0
   # tsan.txt names gRPC's frames only: Debian's gRPC is not instrumented. What is left out by address costs time by the square of
   # how much there is.
   IMGD_SIM_SEEDS=60 ASAN_OPTIONS="detect_leaks=1:abort_on_error=1" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" \
@@ -112,7 +112,7 @@ fuzz_one() {
 }
 
 fuzz_tests() {
-  build --preset fuzz
+  build_in_time 6 --preset fuzz || return 0
   export -f fuzz_one say
   # As many at a time as there are cores.
   find tests/fuzz -maxdepth 1 -name '*.cc' ! -name make_corpus.cc -printf '%f\n' | sed 's/\.cc$//' | sort \
@@ -149,6 +149,17 @@ time_for() {
   return 1
 }
 
+# build_in_time MINUTES ARGUMENTS...: ./run build; false, and said, where it had to be ended since MINUTES, which what it builds
+# takes, would not have been left until IMGD_TEST_DEADLINE.
+build_in_time() {
+  local limited=() status=0
+  if [[ ${IMGD_TEST_DEADLINE:-} ]]; then limited=(timeout "$((IMGD_TEST_DEADLINE - $(date +%s) - $1 * 60))"); fi
+  "${limited[@]}" ./run build "${@:2}" || status=$?
+  ((status == 0 || status == 124)) || exit "$status"
+  ((status == 0)) || skipped "build ${*:2}: it was not done $1 minutes before IMGD_TEST_DEADLINE"
+  return "$status"
+}
+
 # room_for GIB WHAT: whether so much is free where the dependencies go.
 room_for() {
   local free
@@ -161,7 +172,7 @@ room_for() {
 # cuda12_tests: that the trainer compiles, and loads its libraries, for GPUs that CUDA 13 has dropped.
 cuda12_tests() {
   (setup_torch torch-cu12) || { skipped "the trainer for CUDA 12: its LibTorch can't be had"; return; }
-  build --cuda12
+  build_in_time 1 --cuda12 || return 0
   local libraries
   libraries=$(build/cuda12/bin/imgtrain --libraries | paste -sd ' ')
   [[ $libraries == *' CUDA 12.'* ]] || die "build/cuda12/bin/imgtrain --libraries: $libraries"
@@ -173,7 +184,7 @@ long_tests() {
   part "lint, without clang-tidy" run_lint_quick
   IMGD_SIM_SEEDS=6000 part "the simulation's many seeds" ctest_preset release -R '^sim_test$'
   (setup_apt slurm deps/apt-bench.txt) || skipped "deploy/slurm: Slurm can't be installed"
-  part "whole programs, the long ones" python_tests -m long
+  if time_for 35 "the long tests of whole programs"; then part "whole programs, the long ones" python_tests -m long; fi
   if time_for 8 "the tests of the packages"; then part "packages" package_tests; fi
   local preset
   for preset in ${IMGD_SANITIZERS:-asan tsan}; do
