@@ -53,6 +53,10 @@ Result<CurveQuery> QueryOf(const v1::GetMetricsRequest& request) {
   if (request.has_to()) query.to = request.to();
   if (std::isnan(request.from()) || std::isnan(request.to()))
     return Fail(ErrorCode::kInvalidArgument, "from, to: a number is expected");
+  if (request.has_from() && request.has_to() && request.from() > request.to()) {
+    return Fail(ErrorCode::kInvalidArgument, "from, to: found {} and {}; from may not be above to",
+                request.from(), request.to());
+  }
   if (!(request.smooth() >= 0 && request.smooth() <= kMostSmooth)) {
     return Fail(ErrorCode::kInvalidArgument, "smooth: found {}; allowed: 0 to {}", request.smooth(),
                 kMostSmooth);

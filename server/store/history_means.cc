@@ -85,6 +85,7 @@ Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& st
   constexpr uint64_t kAtOnce = 64 * kPieceValues;
   double done = 0;
   double time = 0;
+  double first_step = kNoNumber;
   double step_before = kNoNumber;
   double work_before = kNoNumber;
   uint64_t from = 0;
@@ -97,13 +98,19 @@ Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& st
     taken.clear();
     rate.clear();
     IMGD_TRY(steps.Each(from, to, [&](double step) {
+      if (std::isnan(step_before)) first_step = step;
       const double more = step - std::exchange(step_before, step);
       taken.push_back(more > 0 ? more : 0);
     }));
     IMGD_TRY(rates.Each(from, to, [&](double value) { rate.push_back(value); }));
+    // Of a run that began at step 0 it is known what the first report is of: of no more steps than the next.
+    if (from == 0 && taken.size() > 1 && first_step <= taken[1]) {
+      taken[0] = first_step;
+      work_before = 0;
+    }
     size_t at = 0;
     for (; stretch != last; ++stretch) {
-      // The steps of the first of all are not known, nor are those of one that a later start began with.
+      // The steps of one that a later start began with are not known.
       const double begun = work_before <= stretch->values.min ? work_before : stretch->values.min;
       const size_t end = at + stretch->count;
       const double all = std::accumulate(taken.begin() + at, taken.begin() + end, 0.0);

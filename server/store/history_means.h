@@ -11,8 +11,9 @@ Result<std::optional<double>> MeanOf(HistoryValues& values);
 /// The mean of a rate over the work that was done: all of it over all the time that it took, so that a report
 /// counts by what it is of. `work`: how far the job was after each stretch of the values, few at a time;
 /// within one its steps are alike. `steps`: the step of each value. Both may fall where a later start began.
-/// A value without one before it, whose work is not known, is left out; where there are no others it is the
-/// mean of the values. Throws and fails as the columns do.
+/// A value without one before it, whose work is not known, is left out, unless it is the first of a run that
+/// began at step 0; where there are no others it is the mean of the values. Throws and fails as the columns
+/// do.
 Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& steps,
                                          const std::vector<HistoryEntry>& work);
 

@@ -453,12 +453,20 @@ TEST_F(HistoryTest, TheMeanOfSpeedsIsAllImagesOverAllTheirTime) {
   EXPECT_DOUBLE_EQ(mean(), 500) << "of one report what it says";
   report(1, 10, 100);
   report(1, 11, 1000);
-  // Nine steps at 100 and one at 1000; of how many the first is nobody knows.
-  EXPECT_NEAR(mean(), 10 / (9 / 100. + 1 / 1000.), 1e-9);
+  // The first step at 500, nine at 100 and one at 1000.
+  EXPECT_NEAR(mean(), 11 / (1 / 500. + 9 / 100. + 1 / 1000.), 1e-9);
   // It goes on from step 10: step 11 counts once, and of how many its report is nobody knows.
   report(2, 11, 77);
   report(2, 21, 50);
-  EXPECT_NEAR(mean(), 20 / (9 / 100. + 1 / 77. + 10 / 50.), 1e-9);
+  EXPECT_NEAR(mean(), 21 / (1 / 500. + 9 / 100. + 1 / 77. + 10 / 50.), 1e-9);
+}
+
+TEST_F(HistoryTest, OfARunThatBeganLaterTheFirstSpeedIsOfNobodyKnowsHowManySteps) {
+  ReportSpeed(1, 1000, 1, 500);
+  ReportSpeed(1, 1010, 1.01, 100);
+  ReportSpeed(1, 1011, 1.011, 1000);
+  ASSERT_TRUE(store->Commit().has_value());
+  EXPECT_NEAR(MeanSpeed(), 11 / (10 / 100. + 1 / 1000.), 1e-9);
 }
 
 TEST_F(HistoryTest, OfManyReportsTheMeanOfSpeedsIsTheSame) {
@@ -478,7 +486,6 @@ TEST_F(HistoryTest, OfManyReportsTheMeanOfSpeedsIsTheSame) {
     epoch += work;
     step += steps;
     ReportSpeed(i <= 2000 ? 1 : 2, step, epoch, speed);
-    if (i == 1) continue;
     done += work;
     time += work / speed;
   }

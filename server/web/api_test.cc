@@ -173,6 +173,8 @@ TEST_F(ApiTest, WhatIsRefusedAndHow) {
       {"a body where there is none", "GET", "/jobs", "{}", 413, "RESOURCE_EXHAUSTED", "at most 0"},
       {"no such figure", "GET", "/jobs/1/metrics?names=los", "", 400, "INVALID_ARGUMENT",
        "did you mean 'loss'?"},
+      {"a range that ends before it begins", "GET", "/jobs/1/metrics?from=5&to=1", "", 400,
+       "INVALID_ARGUMENT", "from, to: found 5 and 1; from may not be above to"},
       {"no such axis", "GET", "/jobs/1/metrics?x=mile", "", 400, "INVALID_ARGUMENT", "x: found 'mile'"},
       {"no such rank", "GET", "/jobs/1/logs?rank=4", "", 400, "INVALID_ARGUMENT", "has no rank 4"},
       {"lines of no rank", "GET", "/jobs/1/logs?after_line=4", "", 400, "INVALID_ARGUMENT",

@@ -37,6 +37,8 @@ class Meter {
     ++steps_;
   }
 
+  /// Of this rank since the last report.
+  int64_t images() const { return images_; }
   Duration SinceReport(Instant now) const { return now - since_; }
 
   /// Figures since the last call; `all_images` is the gang's count of the stretch. The time that is left is

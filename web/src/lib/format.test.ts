@@ -49,12 +49,26 @@ table<number | string | undefined, string>('figure', (v) => f.figure(v), [
   [1.5, '1.50'],
   [41_681.4, '41\u202f681'],
   ['2600.5', '2601'],
-  ['NaN', '–'],
+  ['NaN', 'NaN'],
   ['Infinity', '∞'],
   [undefined, '–'],
+  [Number.NaN, '–'],
+  [79_774_363_754_294_496, '7.98e16'],
   [1e-9, '1.00e-9'],
   [0.00000119, '1.19e-6'],
   [0.00012, '0.000120'],
+]);
+table<number | string | undefined, string>('fixed', (v) => f.fixed(v, 2), [
+  ['0.125', '0.13'],
+  [999_999, '999999.00'],
+  [5.2774e33, '5.28e33'],
+  ['NaN', 'NaN'],
+  [undefined, '–'],
+]);
+table<number | string | undefined, string>('percent', (v) => f.percent(v), [
+  [0.5, '50.0 %'],
+  ['NaN', 'NaN'],
+  [undefined, '–'],
 ]);
 table<number, string>('tick', f.tick, [
   [5000, '5000'],

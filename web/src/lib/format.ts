@@ -1,6 +1,8 @@
 // Figures for people. Every function takes anything that JSON may hold, and answers "–" where there is no figure.
 
 export const NONE = '–';
+/** As in JSON: a figure that was reported, and is no number. */
+export const NAN = 'NaN';
 
 /** Between a figure and its unit: a line does not break there. */
 const SP = '\u00a0';
@@ -20,13 +22,16 @@ export function ms(us: string | undefined): number {
   return value > 0 ? value / 1000 : Number.NaN;
 }
 
-/** 3 significant figures, thousands with a thin no-break space: "12 340", "0.00125", "1.19e-6". */
+const exponential = (value: number, digits: number) => value.toExponential(digits - 1).replace('+', '');
+const none = (value: unknown) => (value === NAN ? NAN : NONE);
+
+/** 3 significant figures, thousands with a thin no-break space: "12 340", "0.00125", "1.19e-6", "4.15e13". */
 export function figure(value: number | string | undefined, digits = 3): string {
   const n = num(value);
-  if (!Number.isFinite(n)) return Number.isNaN(n) ? NONE : n > 0 ? '∞' : '-∞';
+  if (!Number.isFinite(n)) return Number.isNaN(n) ? none(value) : n > 0 ? '∞' : '-∞';
   if (n === 0) return '0';
   const size = Math.floor(Math.log10(Math.abs(n)));
-  if (size < -4) return n.toExponential(digits - 1);
+  if (size < -4 || size >= 9) return exponential(n, digits);
   return group(n.toFixed(Math.max(0, Math.min(digits - 1 - size, 12))));
 }
 
@@ -55,15 +60,17 @@ function group(text: string): string {
   return part ? `${grouped}.${part}` : grouped;
 }
 
+/** So many digits after the point; of what has more than six before it, 3 significant figures. */
 export function fixed(value: number | string | undefined, digits: number): string {
   const n = num(value);
-  return Number.isFinite(n) ? n.toFixed(digits) : NONE;
+  if (!Number.isFinite(n)) return none(value);
+  return Math.abs(n) < 1e6 ? n.toFixed(digits) : exponential(n, 3);
 }
 
 /** A share from 0 to 1 in percent. */
 export function percent(value: number | string | undefined, digits = 1): string {
   const n = num(value);
-  return Number.isFinite(n) ? unit((n * 100).toFixed(digits), '%') : NONE;
+  return Number.isFinite(n) ? unit((n * 100).toFixed(digits), '%') : none(value);
 }
 
 /** The two largest units: "3 d 4 h", "12 min", "45 s". */

@@ -14,6 +14,7 @@ test('what a program wrote for a terminal is text', () => {
     ['a\u009b2Jb', 'ab'],
     ['10 %\r20 %\r', '10 % 20 %'],
     ['a\bb', 'a b'],
+    ['a\u202ecba\u202c\u2066d\u2069', 'a cba  d '],
   ];
   for (const [written, shown] of rows) assert.equal(plain(written), shown, JSON.stringify(written));
 });

@@ -4,7 +4,8 @@ import type { LogLine } from '../api/types.ts';
 const ESCAPES =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
   /(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]?|\u001b[\]PX^_][^\p{Cc}]*(?:\u0007|\u001b\\)?|\u001b[ -/]*[0-~]?/gu;
-const CONTROLS = /[^\P{Cc}\t]/gu;
+// And what turns the direction of the text behind it: a line would seem to say something else.
+const CONTROLS = /[^\P{Cc}\t]|[\u202a-\u202e\u2066-\u2069]/gu;
 
 /** What a program wrote for a terminal, as text. */
 export function plain(text: string): string {

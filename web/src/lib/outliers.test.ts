@@ -48,6 +48,14 @@ test('several spikes of a young job are cut off', () => {
   assert.equal(cutOf([young([], 36), validations])?.highest, 15964);
 });
 
+test('validations are in view, however few they are beside the training, unless they are spikes', () => {
+  const training = young([], 72);
+  assert.equal(cutOf([training, training], undefined, [[2.32, 3.9, 3.94]]), null);
+  const cut = cutOf([training, training], undefined, [[2.32, 3.9, 900]])!;
+  assert.deepEqual(cut, { top: 3.9, highest: 900 });
+  assert.equal(cutOf([[]], undefined, [[2.3, 3.9]]), null);
+});
+
 test('a loss that falls fast is whole, of few values and of many', () => {
   // How fast, and to what.
   for (const [steps, end] of [[2, 0.5], [3, 0.05], [10, 2], [40, 0.5]] as const) {

@@ -21,16 +21,26 @@ export interface Cut {
   highest: number;
 }
 
-/** Null where there are no outliers above. `usual`: of few values none up to this is one. */
-export function cutOf(columns: readonly (readonly (number | null)[])[], usual = KNOWS_NOTHING): Cut | null {
-  const values = columns
+type Columns = readonly (readonly (number | null)[])[];
+
+/** Null where there are no outliers above. `usual`: of few values none up to this is one. `dots` are values far apart, such as
+ * validations: so few that each counts, whatever the others' distances are. */
+export function cutOf(columns: Columns, usual = KNOWS_NOTHING, dots: Columns = []): Cut | null {
+  const [values, apart, all] = [numbersOf(columns), numbersOf(dots), numbersOf([...columns, ...dots])];
+  const limit = Math.min(limitByDistance(values), limitByRatio(all, usual));
+  const topOf = (of: readonly number[], most: number) =>
+    of.findLast((value) => value <= most) ?? Number.NEGATIVE_INFINITY;
+  const top = Math.max(topOf(values, limit), topOf(apart, Math.max(limit, usual)));
+  const highest = all.at(-1) ?? top;
+  return highest > top ? { top, highest } : null;
+}
+
+/** From the least to the highest. */
+function numbersOf(columns: Columns): number[] {
+  return columns
     .flat()
     .filter((value): value is number => value !== null && Number.isFinite(value))
     .sort((a, b) => a - b);
-  const highest = values.at(-1) ?? Number.NaN;
-  const limit = Math.min(limitByDistance(values), limitByRatio(values, usual));
-  if (!(highest > limit)) return null;
-  return { top: values.findLast((value) => value <= limit)!, highest };
 }
 
 /** What is above is an outlier, as far as one in fifty may be; infinite where nothing can be told. */

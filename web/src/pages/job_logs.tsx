@@ -67,6 +67,7 @@ export function JobLogs({ job }: { job: Job }) {
           onChange={(event) => setQuery({ rank: event.currentTarget.value, line: '' })}
         >
           <option value="all">All ranks</option>
+          {rank !== undefined && rank >= ranks && <option value={String(rank)}>Rank {rank}</option>}
           {Array.from({ length: ranks }, (_, i) => (
             <option key={i} value={String(i)}>
               Rank {i}

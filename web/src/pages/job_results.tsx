@@ -70,7 +70,7 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
   if (list.length === 0) {
     return (
       <div class="panel">
-        <Empty title="No checkpoints yet" text="Here is what can be resumed from, exported and downloaded." />
+        <Empty title="No checkpoints" text="Here is what can be resumed from, exported and downloaded." />
       </div>
     );
   }

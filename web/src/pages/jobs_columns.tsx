@@ -116,12 +116,14 @@ function Progress(row: JobRow) {
 }
 
 function Loss(row: JobRow) {
-  return <Curve row={row} recent={recentLoss} what="Loss" text={fixed(row.loss, 3)} />;
+  return <Curve row={row} recent={recentLoss} what="Loss" text={fixed(row.job.last_step?.loss, 3)} />;
 }
 
 /** The figure is validation's, and there is none before the first; the curve is of training. */
 function Top1(row: JobRow) {
-  return <Curve row={row} recent={recentTop1} what="Training top-1" text={percent(row.top1)} />;
+  return (
+    <Curve row={row} recent={recentTop1} what="Training top-1" text={percent(row.job.last_epoch?.val_top1)} />
+  );
 }
 
 interface CurveProps {

@@ -1,14 +1,14 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
-import { figure, millis, percent } from '../lib/format.ts';
+import { figure, millis, NAN, NONE, percent } from '../lib/format.ts';
 import { MARK_TONES, type Mark, markAt } from '../lib/marks.ts';
 import { cutOf } from '../lib/outliers.ts';
 import { useStore } from '../lib/store.ts';
 import { optionsFor, type Unit } from './chart_options.ts';
 import { AXIS_NAMES, axisText, ChartTable } from './chart_table.tsx';
 import { Icon } from './icons.tsx';
-import { type Line, tableOf, valueAt } from './plot_table.ts';
+import { type Line, type PlotSeries, tableOf, valueAt } from './plot_table.ts';
 import { paint } from './theme.tsx';
 
 interface Props {
@@ -36,11 +36,14 @@ interface Props {
   atOnce?: boolean;
 }
 
+/** Of a value that a line has. */
 const FORMATS: Record<Unit, (value: number) => string> = {
-  plain: (value) => figure(value),
-  share: (value) => percent(value),
-  seconds: millis,
+  plain: (value) => figure(orNaN(value)),
+  share: (value) => percent(orNaN(value)),
+  seconds: (value) => (Number.isNaN(value) ? NAN : millis(value)),
 };
+
+const orNaN = (value: number) => (Number.isNaN(value) ? NAN : value);
 
 export function Chart(props: Props) {
   const { title, lines, axis, smoothing = 0, height = 210, marks = [], log = false, elapsed = false } = props;
@@ -55,8 +58,8 @@ export function Chart(props: Props) {
   const painted = useStore(paint);
   const { data, series } = useMemo(() => tableOf(lines, smoothing), [lines, smoothing]);
   const cut = useMemo(
-    () => (props.cutPeaks !== undefined && !log ? cutOf(data.slice(1), props.cutPeaks) : null),
-    [data, props.cutPeaks, log],
+    () => (props.cutPeaks !== undefined && !log ? cutOfTable(data, series, props.cutPeaks) : null),
+    [data, series, props.cutPeaks, log],
   );
   const [peaks, setPeaks] = useState(false);
   latest.current.top = cut && !peaks ? cut.top : null;
@@ -160,7 +163,7 @@ export function Chart(props: Props) {
         {shown.map((one) => (
           <span key={one.label}>
             <Swatch colour={one.colour} dash={one.dash ?? []} dots={one.sparse ?? false} />
-            {one.label} <b>{one.value === null ? '–' : format(one.value)}</b>
+            {one.label} <b>{one.value === null ? NONE : format(one.value)}</b>
           </span>
         ))}
         {mark && (
@@ -233,6 +236,11 @@ function summary(
     .join(', ');
   const marked = mark ? ` ${MARK_TONES[mark.tone].text}: ${mark.text}.` : '';
   return `Chart: ${title}. At ${x}: ${said}.${marked} The button before it shows a table; the keys left, right, + and 0 move and zoom.`;
+}
+
+function cutOfTable(data: readonly (number | null)[][], series: readonly PlotSeries[], usual: number) {
+  const columns = (dots: boolean) => data.slice(1).filter((_, i) => (series[i]!.kind === 'dots') === dots);
+  return cutOf(columns(false), usual, columns(true));
 }
 
 function nearMark(marks: readonly Mark[], xs: readonly number[], cursor: number | null): Mark | undefined {

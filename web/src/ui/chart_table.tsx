@@ -89,8 +89,10 @@ interface Column {
   text: (cell: ChartCell) => string;
 }
 
-function columnsOf({ lines, smoothing, format }: Props, rows: ReturnType<typeof rowsOf>['rows']): Column[] {
-  const text = (value: number) => (Number.isFinite(value) ? format(value) : '–');
+function columnsOf(
+  { lines, smoothing, format: text }: Props,
+  rows: ReturnType<typeof rowsOf>['rows'],
+): Column[] {
   return lines.flatMap((one, line): Column[] => {
     const columns: Column[] = [{ name: one.label, line, text: (cell) => text(cell.value) }];
     if (rows.some(({ cells }) => cells[line] && cells[line].least < cells[line].most))

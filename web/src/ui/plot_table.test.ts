@@ -118,7 +118,7 @@ test('a curve is broken where its own value is no number, and goes on over the p
   assert.deepEqual(gaps(1).concat(gaps(2)), [], 'the others are whole');
 });
 
-test('what a line says at a place is that of its last point there, and nothing where that is no number', () => {
+test('what a line says at a place is that of its last point there, and that it is no number where it is none', () => {
   const diverged: MetricPoint[] = [
     [10, 2, 3, 2, 2.5],
     [20, Number.NaN, Number.NaN, Number.NaN, Number.NaN],
@@ -130,10 +130,10 @@ test('what a line says at a place is that of its last point there, and nothing w
     [10, 0, 2],
     [10, 0.6, 2.5],
     [15, 0.6, 2.5],
-    [20, 0, null],
-    [20, 0.6, null],
-    [30, 0.6, null],
-    [99, 0, null],
+    [20, 0, Number.NaN],
+    [20, 0.6, Number.NaN],
+    [30, 0.6, Number.NaN],
+    [99, 0, Number.NaN],
   ];
   for (const [x, smoothing, wanted] of rows)
     assert.equal(valueAt(line({ points: diverged }), x, smoothing), wanted, `${x} ${smoothing}`);

@@ -80,12 +80,12 @@ export function isSmoothed({ sparse, points }: Line, smoothing: number): boolean
 }
 
 /** What a line says at x: that of its last point at or before it, since lines have points at places of their own. Null where
- * there is none, and where that is no number. */
+ * there is none; NaN where that is no number. */
 export function valueAt(line: Line, x: number, smoothing: number): number | null {
   const point = line.points.findLast((p) => p[0] <= x);
-  if (!point || !Number.isFinite(point[3])) return null;
-  const value = isSmoothed(line, smoothing) ? point[4] : point[3];
-  return value !== undefined && Number.isFinite(value) ? value : null;
+  if (!point) return null;
+  const value = isSmoothed(line, smoothing) && Number.isFinite(point[3]) ? point[4] : point[3];
+  return value ?? Number.NaN;
 }
 
 /** A colour ("rgb(1, 2, 3)") with a share of its strength. */
