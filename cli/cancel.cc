@@ -1,3 +1,5 @@
+#include <ranges>
+
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/job_ref.h"
@@ -87,13 +89,14 @@ int RunCancel(Context& context, const CancelOptions& options) {
   if (options.sweep) return CancelSweeps(context, **client, options);
   int exit_code = 0;
   auto documents = nlohmann::ordered_json::array();
-  for (const auto& reference : options.jobs) {
+  // From the last one on, as of a sweep: those behind would start in the place of those before.
+  for (const auto& reference : std::views::reverse(options.jobs)) {
     auto job = CancelOne(context, **client, reference, options);
     int code = 0;
     if (!job) {
       code = context.Fail(job.error());
     } else if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
-      documents.push_back(ToJson(*job));
+      documents.insert(documents.begin(), ToJson(*job));
     } else if (IsFinal(job->state())) {
       const bool cancelled = job->state() == v1::JOB_STATE_CANCELLED;
       context.out() << fmt::format("{} {} {}\n", JobTitle(*job),

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/job_ref.h"
@@ -16,6 +18,15 @@ nlohmann::ordered_json ExplainDocument(const v1::Job& job) {
     if (whole.contains(field)) document[field] = whole[field];
   }
   return document;
+}
+
+/// It is to start only if others end otherwise than one has.
+bool CanNotStart(const v1::Job& job) {
+  return std::ranges::any_of(job.after(), [](const v1::Dependency& one) {
+    if (one.ended() == v1::JOB_STATE_UNSPECIFIED || one.when() == v1::AFTER_END_ANY) return false;
+    return one.ended() !=
+           (one.when() == v1::AFTER_END_FAILED ? v1::JOB_STATE_FAILED : v1::JOB_STATE_COMPLETED);
+  });
 }
 
 int RunExplain(Context& context, const std::string& reference, OutputFormat format) {
@@ -37,7 +48,7 @@ int RunExplain(Context& context, const std::string& reference, OutputFormat form
     context.out() << (start.empty() ? "When it will start is not known.\n"
                                     : fmt::format("It will probably start {}.\n", start));
   }
-  if (job.state() == v1::JOB_STATE_PAUSED)
+  if (job.state() == v1::JOB_STATE_PAUSED && !CanNotStart(job))
     context.out() << fmt::format("{} lets it go on.\n", context.Suggest(fmt::format("resume {}", job.id())));
   return 0;
 }

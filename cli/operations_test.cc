@@ -128,6 +128,22 @@ TEST_F(Operating, ExplainSaysThatNobodyKnowsTheStartAndOfOthersNothingOfIt) {
   EXPECT_EQ(RunOn({"explain", "3"}).out, "job 3 (rn50) is RUNNING: placed on a\n");
 }
 
+TEST_F(Operating, ExplainGivesNoWayOnThatWouldEndTheJob) {
+  auto job = MakeJob(3, "rn50", v1::JOB_STATE_PAUSED);
+  job.set_reason_text("paused by ada");
+  auto& after = *job.add_after();
+  after.set_when(v1::AFTER_END_OK);
+  after.set_ended(v1::JOB_STATE_COMPLETED);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunOn({"explain", "3"}).out, HasSubstr("resume 3 lets it go on.\n"));
+  after.set_ended(v1::JOB_STATE_CANCELLED);
+  daemon_.PutJob(job);
+  EXPECT_EQ(RunOn({"explain", "3"}).out, "job 3 (rn50) is PAUSED: paused by ada\n");
+  after.set_when(v1::AFTER_END_ANY);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunOn({"explain", "3"}).out, HasSubstr("lets it go on"));
+}
+
 TEST_F(Operating, PriorityTakesWholeNumbersBelowZeroToo) {
   PutJob(3, v1::JOB_STATE_QUEUED);
   EXPECT_EQ(RunOn({"priority", "3", "50"}).exit_code, 0);

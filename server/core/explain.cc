@@ -106,7 +106,8 @@ std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& j
                               WhyNotPreempted(cluster, job, holder), ExplainEnd(cluster, holder)));
   }
   if (const size_t more = all.size() - first.size(); more > 0)
-    out.push_back(fmt::format("{} {} the rest", CountText(more, "more job"), more == 1 ? "holds" : "hold"));
+    out.push_back(
+        fmt::format("{} {} in the way of the rest", CountText(more, "more job"), more == 1 ? "is" : "are"));
   return out;
 }
 

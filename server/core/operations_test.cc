@@ -14,6 +14,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
 
 /// Why something was refused; empty when it was not.
 std::string Refusal(const Status& status) { return status ? "" : status.error().message; }
@@ -388,6 +390,25 @@ TEST(Decisions, AReservationAndWhatGoesBesideItAreTold) {
   EXPECT_THAT(cluster.Decisions(), IsEmpty()) << "the same is kept as before";
   ASSERT_TRUE(cluster.SetTimeLimit(runs, {.by_ms = 600'000}));
   EXPECT_THAT(cluster.Decisions(), ElementsAre(HasSubstr("the latest; before it could in ")));
+}
+
+TEST(Decisions, WhoHasNothingReservedAnyMoreIsToldWhoComesBeforeIt) {
+  TestCluster cluster;
+  cluster.Join("a", 2).Join("b", 1);
+  const JobId runs = cluster.Submit("runs", {.ranks = 2, .time_limit_ms = 60'000, .preemptible = false});
+  cluster.BringUp(runs);
+  const JobId gang = cluster.Submit("gang", {.nodes = 2});
+  cluster.Decisions();
+  const JobId urgent = cluster.Submit("urgent", {.ranks = 2, .priority = 9});
+  ASSERT_EQ(cluster.Job(urgent).state, JobState::kQueued);
+  EXPECT_THAT(
+      cluster.Decisions(),
+      UnorderedElementsAre(HasSubstr("kept for job 3 (urgent)"),
+                           AllOf(StartsWith("nothing is kept for job 2 (gang) any more; it could start in "),
+                                 HasSubstr("; job 3 (urgent) comes before it now"))));
+  cluster.Pass(seconds(1));
+  EXPECT_THAT(cluster.Decisions(), IsEmpty()) << "it is told once";
+  EXPECT_EQ(cluster.Job(gang).state, JobState::kQueued);
 }
 
 TEST(Extending, WhatWasPlacedBesideWhatIsKeptEndsBeforeThatIsNeeded) {

@@ -301,6 +301,7 @@ class Reactor {
   void NoteEmptied(Now now, Actions& out);
   Status MayRunLonger(const JobRecord& job, int64_t limit_ms, Now now) const;
   void NoteReservation(const Reservation* before, const Reservation& reserved, Now now, Actions& out);
+  void NoteNotReserved(const Reservation& gone, const Reservations& before, Now now, Actions& out);
   uint64_t LastStepOf(RunKey run) const;
   void SyncParts(JobId job, Now now, Actions& out);
   void SendTo(JobRecord& job, size_t part, Command command, Now now, Actions& out);

@@ -471,6 +471,26 @@ void Reactor::NoteReservation(const Reservation* before, const Reservation& rese
                                .time = now.wall});
 }
 
+/// Where nothing is kept any more for a job that still waits: somebody comes before it now.
+void Reactor::NoteNotReserved(const Reservation& gone, const Reservations& before, Now now, Actions& out) {
+  const JobRecord* job = state_.FindJob(gone.job);
+  if (job == nullptr || job->state != JobState::kQueued || ReservationOf(*reserved_, gone.job) != nullptr)
+    return;
+  std::string text = fmt::format("nothing is kept for job {} ({}) any more", job->id, job->name);
+  if (gone.from) text += fmt::format("; it could start {}", FromText(gone, now));
+  for (const auto& other : state_.queue()) {
+    if (other.id == gone.job) break;
+    if (ReservationOf(*reserved_, other.id) == nullptr || ReservationOf(before, other.id) != nullptr)
+      continue;
+    text += fmt::format("; job {} ({}) comes before it now", other.id, state_.FindJob(other.id)->name);
+    break;
+  }
+  out.push_back(AppendDecision{.job = job->id,
+                               .reason = {ReasonCode::kWaitsBehindJob, std::move(text)},
+                               .actor = "scheduler",
+                               .time = now.wall});
+}
+
 uint64_t Reactor::LastStepOf(RunKey run) const {
   const auto watched = watched_.find(run.job);
   if (watched == watched_.end() || watched->second.generation != run.generation) return 0;

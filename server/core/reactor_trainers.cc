@@ -281,6 +281,7 @@ void Reactor::Schedule(Now now, Actions& out) {
     NoteReservation(ReservationOf(*before, reserved.job), reserved, now, out);
     preempted = preempted || !reserved.victims.empty();
   }
+  for (const auto& reserved : *before) NoteNotReserved(reserved, *before, now, out);
   std::erase_if(passed_over_, [this](const auto& told) {
     const JobRecord* job = state_.FindJob(told.first);
     return job == nullptr || job->state != JobState::kQueued;

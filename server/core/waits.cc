@@ -60,12 +60,14 @@ std::string UtcText(WallTime time) {
 }
 
 Reason ExplainHeldBack(const JobRecord& job, const SweepRecord* sweep) {
+  std::string time;
+  if (job.not_before_wall.micros != 0)
+    time = fmt::format("is not to start before {}", UtcText(job.not_before_wall));
   if (std::any_of(job.after.begin(), job.after.end(), [](const Dependency& one) { return !one.ended; })) {
-    return {ReasonCode::kAfterJob, fmt::format("waits for {}", ExplainOpen(job))};
+    return {ReasonCode::kAfterJob,
+            fmt::format("waits for {}{}{}", ExplainOpen(job), time.empty() ? "" : ", and ", time)};
   }
-  if (job.not_before_wall.micros != 0) {
-    return {ReasonCode::kNotBefore, fmt::format("is not to start before {}", UtcText(job.not_before_wall))};
-  }
+  if (!time.empty()) return {ReasonCode::kNotBefore, time};
   if (sweep == nullptr) return {ReasonCode::kSweepFull, "waits for a place in its sweep"};
   return {ReasonCode::kSweepFull,
           fmt::format("waits for its turn: {} of {} may run at once", sweep->max_running, SweepText(*sweep))};

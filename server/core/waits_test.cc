@@ -197,6 +197,9 @@ TEST_F(Waits, NotBeforeItsTime) {
 TEST_F(Waits, TheTimeCountsAfterTheJobs) {
   const WallTime later{cluster.now().wall.micros + 60'000'000};
   const JobId job = cluster.Submit("night", {.after = {cluster.After(pre)}, .not_before = later});
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              testing::AllOf(testing::StartsWith("waits for job 1 (pre) to complete"),
+                             testing::EndsWith(", and is not to start before 2001-09-09 01:47:40 UTC")));
   cluster.Pass(seconds(90));
   EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kAfterJob);
   cluster.Complete(pre);

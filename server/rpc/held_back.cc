@@ -1,11 +1,13 @@
 #include "server/rpc/held_back.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "server/core/explain.h"
 #include "server/core/ranking.h"
+#include "server/core/waits.h"
 
 namespace imgd {
 namespace {
@@ -14,27 +16,18 @@ constexpr size_t kMostTold = 3;
 /// Of a larger sweep nobody is looked for.
 constexpr uint32_t kMostMembers = 1000;
 
-/// Why it will not go on by itself: "is paused"; empty where it will.
-std::string WhyItStands(const JobRecord& job) {
-  if (job.state == JobState::kPaused)
-    return fmt::format("is paused (imgcli resume {} goes on with it)", job.id);
-  const bool never = job.state == JobState::kQueued && job.reason.code == ReasonCode::kNeverFits;
-  return never ? "could not start on the cluster as it is" : "";
+bool NeverStarts(const JobRecord& job) {
+  const bool waits = job.state == JobState::kQueued || job.state == JobState::kPaused;
+  return waits && (job.reason.code == ReasonCode::kNeverFits || std::ranges::any_of(job.after, IsBroken));
 }
 
-Result<std::vector<std::string>> OfDependencies(const JobRecord& record, Reader& reader) {
-  constexpr size_t kMostLookedAt = 100;  // of a large sweep not all
-  std::vector<std::string> texts;
-  size_t looked_at = 0;
-  for (const auto& dependency : record.after) {
-    if (dependency.ended) continue;
-    if (++looked_at > kMostLookedAt) break;
-    IMGD_ASSIGN(const auto row, reader.Job(dependency.job, false));
-    const std::string why = row ? WhyItStands(row->job) : "";
-    if (!why.empty()) texts.push_back(fmt::format("{} {}", NameOfJob(row->job.id, row->job.name), why));
-    if (texts.size() == kMostTold) break;
-  }
-  return texts;
+/// Why it will not go on by itself: "is paused"; empty where it will.
+std::string WhyItStands(const JobRecord& job) {
+  if (const std::string broken = ExplainBroken(job); !broken.empty() && NeverStarts(job))
+    return fmt::format("is paused, and fails once it is resumed: {}", broken);
+  if (job.state == JobState::kPaused)
+    return fmt::format("is paused (imgcli resume {} goes on with it)", job.id);
+  return NeverStarts(job) ? "could not start on the cluster as it is" : "";
 }
 
 /// Members that have their turn, but don't run.
@@ -99,11 +92,39 @@ Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const Clus
 
 }  // namespace
 
+Result<Standing> StandingOf(const std::vector<Dependency>& after, Reader& reader) {
+  constexpr size_t kMostLookedAt = 100;  // of a large sweep not all
+  Standing out;
+  size_t looked_at = 0;
+  for (const auto& dependency : after) {
+    if (dependency.ended) continue;
+    if (++looked_at > kMostLookedAt) break;
+    IMGD_ASSIGN(const auto row, reader.Job(dependency.job, false));
+    const std::string why = row ? WhyItStands(row->job) : "";
+    if (why.empty()) continue;
+    out.texts.push_back(fmt::format("{} {}", NameOfJob(row->job.id, row->job.name), why));
+    out.never = out.never || NeverStarts(row->job);
+    if (out.texts.size() == kMostTold) break;
+  }
+  return out;
+}
+
+void AddStanding(const Standing& standing, v1::Job& out) {
+  std::string text = fmt::format("{}", fmt::join(standing.texts, "; "));
+  if (!out.reason_text().empty()) text += "; " + out.reason_text();
+  out.set_reason_text(text);
+}
+
 Status ExplainWhoHoldsItBack(const JobRecord& record, const ClusterView& view, Reader& reader, v1::Job& out) {
-  if (record.state != JobState::kQueued) return {};
   std::vector<std::string> texts;
-  if (record.reason.code == ReasonCode::kAfterJob) {
-    IMGD_ASSIGN(texts, OfDependencies(record, reader));
+  if (record.state == JobState::kPaused) {
+    if (const std::string broken = ExplainBroken(record); !broken.empty())
+      texts.push_back(fmt::format("it fails once it is resumed: {}", broken));
+  } else if (record.state != JobState::kQueued) {
+    return {};
+  } else if (record.reason.code == ReasonCode::kAfterJob) {
+    IMGD_ASSIGN(auto standing, StandingOf(record.after, reader));
+    texts = std::move(standing.texts);
   } else if (record.reason.code == ReasonCode::kSweepFull) {
     IMGD_ASSIGN(texts, OfItsSweep(record, reader));
   } else if (record.reason.code == ReasonCode::kQuota) {

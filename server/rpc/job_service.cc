@@ -159,18 +159,18 @@ void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReac
   });
 }
 
-void JobServiceImpl::SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* response,
-                                   grpc::ServerUnaryReactor* reactor) {
+void JobServiceImpl::SubmitChecked(const v1::SubmitJobRequest* request, CheckedSubmit submit,
+                                   v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor) {
   for (const auto& warning : submit.warnings) response->add_warnings(warning);
   if (submit.order.dry_run) {
     FillDryRun(submit.order, *response);
-    FinishDryRun(std::move(submit.order), response, reactor);
+    FinishDryRun(request, std::move(submit.order), response, reactor);
     return;
   }
-  engine_->Submit(std::move(submit.order), [this, yaml = submit.first_file, response,
+  engine_->Submit(std::move(submit.order), [this, yaml = submit.first_file, request, response,
                                             reactor](Result<SubmitAnswer> answer) {
     if (!answer) {
-      reactor->Finish(ToStatus(answer.error()));
+      reactor->Finish(ToStatus(PlacedInFile(*request, answer.error())));
       return;
     }
     response->set_existed(answer->existed);
@@ -182,30 +182,38 @@ void JobServiceImpl::SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* 
 }
 
 /// Of a sweep the first job is looked at.
-void JobServiceImpl::FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* response,
-                                  grpc::ServerUnaryReactor* reactor) {
+void JobServiceImpl::FinishDryRun(const v1::SubmitJobRequest* request, SubmitOrder order,
+                                  v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor) {
   const Submission job = order.sweep ? order.sweep->submission.members.front() : order.submission;
-  engine_->Submit(std::move(order), [this, job, response, reactor](Result<SubmitAnswer> answer) {
+  engine_->Submit(std::move(order), [this, job, request, response, reactor](Result<SubmitAnswer> answer) {
     if (!answer) {
-      reactor->Finish(ToStatus(answer.error()));
+      reactor->Finish(ToStatus(PlacedInFile(*request, answer.error())));
       return;
     }
     FillAfter(answer->after, *response->mutable_job());
-    pool_->Post([this, job = job, after = std::move(answer->after), response, reactor](Reader&) mutable {
-      job.after = std::move(after);
-      const auto view = engine_->View();
-      const Now now{clock_->Now(), clock_->Wall()};
-      response->set_cannot_start(!FillProspect(job, *view, *view->quotas, now, *response->mutable_job()));
-      // Why it could not start is said once.
-      auto& warnings = *response->mutable_warnings();
-      const std::string& reason = response->job().reason_text();
-      warnings.erase(std::remove_if(warnings.begin(), warnings.end(),
-                                    [&reason](const std::string& warning) {
-                                      return reason.find(warning) != std::string::npos;
-                                    }),
-                     warnings.end());
-      reactor->Finish(grpc::Status::OK);
-    });
+    pool_->Post(
+        [this, job = job, after = std::move(answer->after), response, reactor](Reader& reader) mutable {
+          job.after = std::move(after);
+          const auto view = engine_->View();
+          const Now now{clock_->Now(), clock_->Wall()};
+          const auto standing = StandingOf(job.after, reader);
+          if (!standing) {
+            reactor->Finish(ToStatus(standing.error()));
+            return;
+          }
+          const bool could = FillProspect(job, *view, *view->quotas, now, *response->mutable_job());
+          response->set_cannot_start(!could || standing->never);
+          if (!standing->texts.empty()) AddStanding(*standing, *response->mutable_job());
+          // Why it could not start is said once.
+          auto& warnings = *response->mutable_warnings();
+          const std::string& reason = response->job().reason_text();
+          warnings.erase(std::remove_if(warnings.begin(), warnings.end(),
+                                        [&reason](const std::string& warning) {
+                                          return reason.find(warning) != std::string::npos;
+                                        }),
+                         warnings.end());
+          reactor->Finish(grpc::Status::OK);
+        });
   });
 }
 
@@ -222,7 +230,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
       reactor->Finish(ToStatus(checked.error()));
       return;
     }
-    SubmitChecked(std::move(*checked), response, reactor);
+    SubmitChecked(request, std::move(*checked), response, reactor);
   };
   if (const auto within = CheckLimits(*request); !within) {
     reactor->Finish(ToStatus(within.error()));

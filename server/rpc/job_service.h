@@ -77,9 +77,10 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
 
  private:
   std::shared_ptr<const OwnRules> Rules() const;
-  void SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* response,
-                     grpc::ServerUnaryReactor* reactor);
-  void FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor);
+  void SubmitChecked(const v1::SubmitJobRequest* request, CheckedSubmit submit,
+                     v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor);
+  void FinishDryRun(const v1::SubmitJobRequest* request, SubmitOrder order, v1::SubmitJobResponse* response,
+                    grpc::ServerUnaryReactor* reactor);
   /// Reads the job for an answer and ends the call with it.
   void AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor);
 

@@ -9,6 +9,7 @@ namespace {
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -85,6 +86,20 @@ TEST_F(OperationsRpc, AJobIsPausedThroughACheckpointAndResumed) {
   EXPECT_THAT(twice.error_message(), HasSubstr("job 1 is paused already"));
   ASSERT_TRUE(Change(Resume(), id).ok());
   EXPECT_EQ(changed.state(), v1::JOB_STATE_STARTING);
+}
+
+TEST_F(OperationsRpc, OfAPausedJobThatCouldNotStartAnyMoreItIsSaidThatAResumeEndsIt) {
+  const uint64_t first = Submit(kJob);
+  const uint64_t second = Submit(fmt::format("{}after: [{}]\n", kJob, first));
+  const uint64_t third = Submit(fmt::format("{}after: [{}]\n", kJob, second));
+  ASSERT_TRUE(Change(Pause(), second).ok());
+  EXPECT_THAT(Get(third).job().reason_text(), HasSubstr("; job 2 (rn50) is paused (imgcli resume 2"));
+  ASSERT_TRUE(Cancel(first).ok());
+  const std::string broken =
+      "job 1 (rn50) ended as CANCELLED, and this one was to start only if it completed";
+  EXPECT_THAT(Get(second).job().reason_text(), EndsWith("; it fails once it is resumed: " + broken));
+  EXPECT_THAT(Get(third).job().reason_text(),
+              EndsWith("; job 2 (rn50) is paused, and fails once it is resumed: " + broken));
 }
 
 TEST_F(OperationsRpc, WhoHasTheDevicesOfAQuotaIsTold) {

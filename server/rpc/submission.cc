@@ -286,6 +286,18 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   return out;
 }
 
+Error PlacedInFile(const v1::SubmitJobRequest& request, Error error) {
+  const std::string::size_type end = error.message.find(": ");
+  if (end == std::string::npos || error.line != 0) return error;
+  const std::string field = error.message.substr(0, end);
+  auto file = YamlMap::Parse(request.job_yaml(), FileNameOf(request));
+  if (!file || !file->Has(field)) return error;
+  file->AddError(field, error.message.substr(end + 2), error.hint);
+  Error placed = file->Errors().back();
+  placed.code = error.code;
+  return placed;
+}
+
 void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   const Submission& job = order.sweep ? order.sweep->submission.members.front() : order.submission;
   v1::Job& shown = *out.mutable_job();

@@ -36,6 +36,9 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
                                                             const ClusterView& view, JobRules rules,
                                                             WallTime now);
 
+/// What the engine refuses, with its place in the request's file where it is of one of the file's fields.
+Error PlacedInFile(const v1::SubmitJobRequest& request, Error error);
+
 /// What would be stored; of a sweep also what its jobs differ in.
 void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out);
 

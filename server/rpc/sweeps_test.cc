@@ -74,7 +74,7 @@ TEST_F(SweepsRpc, ANameIsTheOwnersNewestJobOfThatName) {
   EXPECT_EQ(shown.queue_position(), 0u);
   EXPECT_THAT(Refused(File("x", "after: [pree]\n")),
               HasSubstr("after: ada has no job or sweep named 'pree'"));
-  EXPECT_THAT(Refused(File("x", "after: [99]\n")), HasSubstr("after: there is no job 99"));
+  EXPECT_THAT(Refused(File("x", "after: [99]\n")), HasSubstr(":4:8: after: there is no job 99"));
   v1::SubmitJobRequest request;
   request.set_job_yaml(File("x", "after: [pre]\n"));
   request.set_owner("bob");
@@ -202,6 +202,17 @@ TEST_F(SweepsRpc, HowManyNodesCanGiveWhatAGangNeedsIsCountedByItsFolder) {
   EXPECT_THAT(dry.job().reason_text(), HasSubstr(text));
   EXPECT_EQ(dry.warnings_size(), 0) << "it is said once";
   EXPECT_THAT(Stored(gang).warnings(), ElementsAre(HasSubstr(text)));
+}
+
+TEST_F(SweepsRpc, ADryRunSaysThatWhatItWouldComeAfterCanNeverStart) {
+  FakeAgent agent(channel, "a", 1);
+  Submit(File("wide", "resources: {nodes: 2}\n"));
+  const std::string text = "job 1 (wide) could not start on the cluster as it is";
+  const std::string next = File("next", "after: [wide]\n");
+  const auto dry = Stored(next, "", true);
+  EXPECT_TRUE(dry.cannot_start());
+  EXPECT_EQ(dry.job().reason_text(), text);
+  EXPECT_THAT(Get(Submit(next)).job().reason_text(), HasSubstr("; " + text));
 }
 
 TEST_F(SweepsRpc, WhatIsHeldBackAndCanNeverStartSaysSoAndNoTime) {
