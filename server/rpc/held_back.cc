@@ -17,16 +17,16 @@ constexpr size_t kMostTold = 3;
 constexpr uint32_t kMostMembers = 1000;
 
 bool NeverStarts(const JobRecord& job) {
-  const bool waits = job.state == JobState::kQueued || job.state == JobState::kPaused;
-  return waits && (job.reason.code == ReasonCode::kNeverFits || std::ranges::any_of(job.after, IsBroken));
+  if (job.state == JobState::kPaused) return std::ranges::any_of(job.after, IsBroken);
+  return job.state == JobState::kQueued && job.reason.code == ReasonCode::kNeverFits;
 }
 
 /// Why it will not go on by itself: "is paused"; empty where it will.
 std::string WhyItStands(const JobRecord& job) {
-  if (const std::string broken = ExplainBroken(job); !broken.empty() && NeverStarts(job))
-    return fmt::format("is paused, and fails once it is resumed: {}", broken);
-  if (job.state == JobState::kPaused)
-    return fmt::format("is paused (imgcli resume {} goes on with it)", job.id);
+  if (job.state == JobState::kPaused) {
+    return NeverStarts(job) ? fmt::format("is paused, and fails once it is resumed: {}", ExplainBroken(job))
+                            : fmt::format("is paused (imgcli resume {} goes on with it)", job.id);
+  }
   return NeverStarts(job) ? "could not start on the cluster as it is" : "";
 }
 

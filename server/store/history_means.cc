@@ -85,8 +85,7 @@ Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& st
   constexpr uint64_t kAtOnce = 64 * kPieceValues;
   double done = 0;
   double time = 0;
-  double first_step = kNoNumber;
-  double step_before = kNoNumber;
+  double step_before = 0;
   double work_before = kNoNumber;
   uint64_t from = 0;
   std::vector<double> taken;  // steps of each value
@@ -98,15 +97,15 @@ Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& st
     taken.clear();
     rate.clear();
     IMGD_TRY(steps.Each(from, to, [&](double step) {
-      if (std::isnan(step_before)) first_step = step;
       const double more = step - std::exchange(step_before, step);
       taken.push_back(more > 0 ? more : 0);
     }));
     IMGD_TRY(rates.Each(from, to, [&](double value) { rate.push_back(value); }));
-    // Of a run that began at step 0 it is known what the first report is of: of no more steps than the next.
-    if (from == 0 && taken.size() > 1 && first_step <= taken[1]) {
-      taken[0] = first_step;
-      work_before = 0;
+    if (from == 0) {
+      // Of a run that began at step 0 the first report is of no more steps than the next; of others of how
+      // many nobody knows.
+      const bool from_start = taken.size() > 1 && taken[0] <= taken[1];
+      (from_start ? work_before : taken[0]) = 0;
     }
     size_t at = 0;
     for (; stretch != last; ++stretch) {

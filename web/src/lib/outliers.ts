@@ -26,7 +26,8 @@ type Columns = readonly (readonly (number | null)[])[];
 /** Null where there are no outliers above. `usual`: of few values none up to this is one. `dots` are values far apart, such as
  * validations: so few that each counts, whatever the others' distances are. */
 export function cutOf(columns: Columns, usual = KNOWS_NOTHING, dots: Columns = []): Cut | null {
-  const [values, apart, all] = [numbersOf(columns), numbersOf(dots), numbersOf([...columns, ...dots])];
+  const [values, apart] = [numbersOf(columns), numbersOf(dots)];
+  const all = numbersOf([values, apart]);
   const limit = Math.min(limitByDistance(values), limitByRatio(all, usual));
   const topOf = (of: readonly number[], most: number) =>
     of.findLast((value) => value <= most) ?? Number.NEGATIVE_INFINITY;
