@@ -204,6 +204,22 @@ TEST_F(BudgetsOfACluster, CountWhatIsHeldByThePricesOfNodes) {
   EXPECT_NEAR(Used("user ada").device_seconds, 3600, 3) << "nothing twice";
 }
 
+TEST_F(BudgetsOfACluster, AnotherPriceCountsFromThenOn) {
+  const JobId job = cluster->Submit("job", {.ranks = 2});
+  cluster->BringUp(job);
+  cluster->Pass(minutes(59) + seconds(30));
+  const double before = Used("user ada").cost;
+  cluster->Leave("a");
+  cluster->price_per_hour = 8000;
+  cluster->Join("a", 4, {{.run = cluster->RunOf(job), .phase = RunPhase::kRunning}});
+  EXPECT_NEAR(Used("user ada").cost, before, 0.01);
+  cluster->Leave("a");
+  cluster->Join("a", 3, {{.run = cluster->RunOf(job), .phase = RunPhase::kRunning}});
+  EXPECT_NEAR(Used("user ada").cost, before, 0.01) << "two of three devices cost more than two of four";
+  cluster->Pass(seconds(9));
+  EXPECT_NEAR(Used("user ada").cost, before + 2.0 / 3 * 8000 * 9 / 3600, 0.5);
+}
+
 TEST_F(BudgetsOfACluster, ACrashOfTheDaemonLosesAMinuteAtMost) {
   const JobId job = cluster->Submit("job", {.ranks = 2});
   cluster->BringUp(job);

@@ -305,10 +305,7 @@ void ClusterState::Hold(const JobRecord& job) {
     if (known == nodes_.end()) continue;
     NodeRecord& node = known->second;
     for (size_t i = 0; i < node.devices.size(); ++i) {
-      if (part.whole ||
-          std::find(part.devices.begin(), part.devices.end(), node.devices[i].index) != part.devices.end()) {
-        node.holders[i] = job.id;
-      }
+      if (part.Takes(node.devices[i].index)) node.holders[i] = job.id;
     }
   }
 }

@@ -117,6 +117,12 @@ std::string StartOf(const Snapshot& cluster, const Reservation& reserved, std::s
   return fmt::format("{} can start {}", before, TimeUntil(cluster, *reserved.from, reserved.estimate));
 }
 
+/// "; it can start in about 40 min", where that is known of what is reserved for the job itself.
+std::string OwnStart(const Snapshot& cluster, const QueuedJob& job) {
+  const Reservation* const own = ReservationOf(*cluster.reserved, job.id);
+  return own == nullptr ? "" : StartOf(cluster, *own, "; it");
+}
+
 std::string FreeText(const Fit& fit) {
   return fit.free_now == 1 ? "1 is free" : fmt::format("{} are free", fit.free_now);
 }
@@ -131,10 +137,7 @@ std::string ExplainDevices(const Snapshot& cluster, Room& room, const QueuedJob&
     for (const auto& node : job.avoid) names.push_back(node.name());
     parts.push_back(fmt::format("it is not to start on {} again", fmt::join(names, ", ")));
   }
-  if (const Reservation* const own = ReservationOf(*cluster.reserved, job.id)) {
-    if (std::string start = StartOf(cluster, *own, "it"); !start.empty()) parts.push_back(std::move(start));
-  }
-  return fmt::format("{}", fmt::join(parts, "; "));
+  return fmt::format("{}{}", fmt::join(parts, "; "), OwnStart(cluster, job));
 }
 
 /// What there is: "3 nodes with 8 NVIDIA H100 80GB HBM3, 1 node with 4 cpu"; at most three kinds.
@@ -384,8 +387,9 @@ std::string WaitTexts::Explain(const Waiting& waiting) {
       if (kept == nullptr) {
         return fmt::format("{}; {}, but those before it in the queue come first{}", needs, free, position);
       }
-      return fmt::format("{}; what is free is kept for {}, which comes first{}{}", needs,
-                         NameOfJob(cluster_, kept->job), StartOf(cluster_, *kept, " and"), position);
+      return fmt::format("{}; what is free is kept for {}, which comes first{}{}{}", needs,
+                         NameOfJob(cluster_, kept->job), StartOf(cluster_, *kept, " and"),
+                         OwnStart(cluster_, job), position);
     }
     case ReasonCode::kQuota:
       return ExplainQuota(cluster_, room(), job) + position;
@@ -428,7 +432,7 @@ std::string WaitTexts::Of(const Waiting& waiting) {
 std::string WaitTexts::OfShape(const Waiting& waiting) {
   const QueuedJob& job = waiting.job;
   Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.most_devices,
-              job.needs, job.folder, job.resumes_with, job.avoid,
+              job.needs, job.folder, job.resumes_with, job.avoid, cluster_.ReservedBefore(job),
               ReservationOf(*cluster_.reserved, job.id) != nullptr);
   const auto [known, is_new] = known_.try_emplace(std::move(shape));
   if (is_new) known->second = Explain({.job = job, .code = waiting.code});

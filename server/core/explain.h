@@ -70,7 +70,7 @@ class WaitTexts {
  private:
   /// Why, what of which nodes it asks for, and whether something is reserved for it.
   using Shape = std::tuple<ReasonCode, int, uint32_t, uint32_t, uint32_t, uint32_t, Needs, std::string,
-                           NodeId, std::set<NodeId>, bool>;
+                           NodeId, std::set<NodeId>, size_t, bool>;
   std::string OfShape(const Waiting& waiting);
   std::string Explain(const Waiting& waiting);
   Room& room();

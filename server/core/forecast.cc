@@ -103,9 +103,7 @@ void Future::Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::o
         std::lower_bound(nodes_.begin(), nodes_.end(), part.node,
                          [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
     for (size_t i = 0; i < node->devices.size(); ++i) {
-      const bool taken = part.whole || std::find(part.devices.begin(), part.devices.end(),
-                                                 node->devices[i]) != part.devices.end();
-      if (taken) node->holders[i] = job.id;
+      if (part.Takes(node->devices[i])) node->holders[i] = job.id;
     }
   }
   if (start && job.most > Duration::zero()) ends_[job.id] = *start + job.most;

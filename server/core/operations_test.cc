@@ -11,6 +11,7 @@ using std::chrono::seconds;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -392,7 +393,7 @@ TEST(Decisions, AReservationAndWhatGoesBesideItAreTold) {
   EXPECT_THAT(cluster.Decisions(), ElementsAre(HasSubstr("the latest; before it could in ")));
 }
 
-TEST(Decisions, WhoHasNothingReservedAnyMoreIsToldWhoComesBeforeIt) {
+TEST(Decisions, WhoseStartIsPutOffIsToldWhoComesBeforeIt) {
   TestCluster cluster;
   cluster.Join("a", 2).Join("b", 1);
   const JobId runs = cluster.Submit("runs", {.ranks = 2, .time_limit_ms = 60'000, .preemptible = false});
@@ -401,14 +402,20 @@ TEST(Decisions, WhoHasNothingReservedAnyMoreIsToldWhoComesBeforeIt) {
   cluster.Decisions();
   const JobId urgent = cluster.Submit("urgent", {.ranks = 2, .priority = 9});
   ASSERT_EQ(cluster.Job(urgent).state, JobState::kQueued);
-  EXPECT_THAT(
-      cluster.Decisions(),
-      UnorderedElementsAre(HasSubstr("kept for job 3 (urgent)"),
-                           AllOf(StartsWith("nothing is kept for job 2 (gang) any more; it could start in "),
-                                 HasSubstr("; job 3 (urgent) comes before it now"))));
+  EXPECT_THAT(cluster.Decisions(),
+              UnorderedElementsAre(HasSubstr("kept for job 3 (urgent)"),
+                                   AllOf(StartsWith("2 devices on a, b are kept for job 2 (gang)"),
+                                         HasSubstr("; before it could in "),
+                                         EndsWith("; job 3 (urgent) comes before it now"))));
   cluster.Pass(seconds(1));
   EXPECT_THAT(cluster.Decisions(), IsEmpty()) << "it is told once";
-  EXPECT_EQ(cluster.Job(gang).state, JobState::kQueued);
+  const JobId later = cluster.Submit("later");
+  EXPECT_EQ(cluster.Job(later).state, JobState::kQueued) << "b is kept for the gang";
+  cluster.Complete(runs);
+  EXPECT_EQ(cluster.Job(urgent).state, JobState::kStarting);
+  cluster.BringUp(urgent);
+  cluster.Complete(urgent);
+  EXPECT_EQ(cluster.Job(gang).state, JobState::kStarting);
 }
 
 TEST(Extending, WhatWasPlacedBesideWhatIsKeptEndsBeforeThatIsNeeded) {

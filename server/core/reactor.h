@@ -300,7 +300,8 @@ class Reactor {
   std::optional<std::string> SkewOf(const Health& health) const;
   void NoteEmptied(Now now, Actions& out);
   Status MayRunLonger(const JobRecord& job, int64_t limit_ms, Now now) const;
-  void NoteReservation(const Reservation* before, const Reservation& reserved, Now now, Actions& out);
+  std::string WhoCameBefore(JobId job, const Reservations& before) const;
+  void NoteReservation(const Reservations& all_before, const Reservation& reserved, Now now, Actions& out);
   void NoteNotReserved(const Reservation& gone, const Reservations& before, Now now, Actions& out);
   uint64_t LastStepOf(RunKey run) const;
   void SyncParts(JobId job, Now now, Actions& out);
@@ -327,6 +328,7 @@ class Reactor {
   std::map<std::string, double> HadLately(Now now) const;
   void PutInOrder(Now now);
   void Charge(JobId job, Now now);
+  void ChargeOn(const NodeRecord& node, Now now);
   void ChargeAll(Now now);
   bool ForgettingDue(Now now);
   void ForgetOld(WallTime now);
@@ -362,7 +364,7 @@ class Reactor {
   /// Of the latest plan, as the next.
   std::shared_ptr<const Reservations> reserved_ = std::make_shared<const Reservations>();
   std::vector<Placement> kept_;
-  std::map<JobId, JobId> passed_over_;  ///< who was told of it, and for which job; never stored
+  std::map<JobId, std::set<JobId>> passed_over_;  ///< who was told of it, and for which jobs; never stored
   std::set<JobId> pending_;
   std::vector<AppendDecision> news_;  ///< of nodes that are heard again, for the next Schedule()
   bool dirty_ = true;                 ///< something changed that the scheduler looks at

@@ -26,6 +26,9 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
         hello.node, known->address);
   }
   NoteHello(hello, now, out);
+  if (known != nullptr &&
+      (known->devices.size() != hello.devices.size() || known->price_per_hour != hello.price_per_hour))
+    ChargeOn(*known, now);
   if (known == nullptr) state_.AddNode({.id = hello.node, .joined = now.wall});
   NodeRecord& node = state_.EditNode(hello.node);
   const bool restarted = !node.incarnation.empty() && node.incarnation != hello.incarnation;

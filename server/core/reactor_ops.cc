@@ -78,10 +78,8 @@ bool IsSame(const Reservation& a, const Reservation& b, Instant now) {
 
 bool ShareDevices(const std::vector<Part>& some, const std::vector<Part>& others) {
   const auto share = [](const Part& a, const Part& b) {
-    const auto has = [&b](uint32_t device) {
-      return std::ranges::find(b.devices, device) != b.devices.end();
-    };
-    return a.node == b.node && (a.whole || b.whole || std::ranges::any_of(a.devices, has));
+    const auto takes = [&b](uint32_t device) { return b.Takes(device); };
+    return a.node == b.node && (a.whole || b.whole || std::ranges::any_of(a.devices, takes));
   };
   return std::ranges::any_of(some, [&](const Part& a) {
     return std::ranges::any_of(others, [&](const Part& b) { return share(a, b); });
@@ -449,8 +447,21 @@ void Reactor::NoteEmptied(Now now, Actions& out) {
   }
 }
 
-/// `before`: what was reserved for the same job; null where nothing was.
-void Reactor::NoteReservation(const Reservation* before, const Reservation& reserved, Now now, Actions& out) {
+/// "; job 3 (urgent) comes before it now", where one does that had nothing reserved before.
+std::string Reactor::WhoCameBefore(JobId job, const Reservations& before) const {
+  for (const auto& other : state_.queue()) {
+    if (other.id == job) break;
+    if (ReservationOf(*reserved_, other.id) == nullptr || ReservationOf(before, other.id) != nullptr)
+      continue;
+    return fmt::format("; job {} ({}) comes before it now", other.id, state_.FindJob(other.id)->name);
+  }
+  return "";
+}
+
+/// `all_before`: what was reserved by the plan before.
+void Reactor::NoteReservation(const Reservations& all_before, const Reservation& reserved, Now now,
+                              Actions& out) {
+  const Reservation* const before = ReservationOf(all_before, reserved.job);
   if (before != nullptr && IsSame(*before, reserved, now.steady)) return;
   const JobRecord* job = state_.FindJob(reserved.job);
   if (job == nullptr) return;
@@ -462,7 +473,8 @@ void Reactor::NoteReservation(const Reservation* before, const Reservation& rese
                   NamesOf(reserved.parts), devices == 1 ? "is" : "are", job->id, job->name);
   if (reserved.from) text += ", which can start " + FromText(reserved, now);
   if (before != nullptr && before->from && (!reserved.from || *reserved.from > *before->from))
-    text += fmt::format("; before it could {}", FromText(*before, now));
+    text += fmt::format("; before it could {}{}", FromText(*before, now),
+                        WhoCameBefore(reserved.job, all_before));
   if (before != nullptr && !OnSameNodes(before->parts, reserved.parts))
     text += fmt::format("; before it was {}", NamesOf(before->parts));
   out.push_back(AppendDecision{.job = job->id,
@@ -471,20 +483,14 @@ void Reactor::NoteReservation(const Reservation* before, const Reservation& rese
                                .time = now.wall});
 }
 
-/// Where nothing is kept any more for a job that still waits: somebody comes before it now.
+/// Where nothing is kept any more for a job that still waits.
 void Reactor::NoteNotReserved(const Reservation& gone, const Reservations& before, Now now, Actions& out) {
   const JobRecord* job = state_.FindJob(gone.job);
   if (job == nullptr || job->state != JobState::kQueued || ReservationOf(*reserved_, gone.job) != nullptr)
     return;
   std::string text = fmt::format("nothing is kept for job {} ({}) any more", job->id, job->name);
   if (gone.from) text += fmt::format("; it could start {}", FromText(gone, now));
-  for (const auto& other : state_.queue()) {
-    if (other.id == gone.job) break;
-    if (ReservationOf(*reserved_, other.id) == nullptr || ReservationOf(before, other.id) != nullptr)
-      continue;
-    text += fmt::format("; job {} ({}) comes before it now", other.id, state_.FindJob(other.id)->name);
-    break;
-  }
+  text += WhoCameBefore(gone.job, before);
   out.push_back(AppendDecision{.job = job->id,
                                .reason = {ReasonCode::kWaitsBehindJob, std::move(text)},
                                .actor = "scheduler",

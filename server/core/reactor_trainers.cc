@@ -160,7 +160,8 @@ Snapshot Reactor::FreeAndHeld(Now now, Snapshot memory) const {
                     .job_names = Emptied(memory.job_names),
                     .ends = Emptied(memory.ends),
                     .estimated = Emptied(memory.estimated),
-                    .holders = Emptied(memory.holders)};
+                    .holders = Emptied(memory.holders),
+                    .reserved = reserved_};
   FillAllowances(snapshot, now);
   snapshot.nodes.resize(state_.nodes().size());
   auto row = snapshot.nodes.begin();
@@ -278,7 +279,7 @@ void Reactor::Schedule(Now now, Actions& out) {
   bool preempted = false;
   for (const auto& reserved : *reserved_) {
     Preempt(reserved.victims, reserved.job, cluster, now, out);
-    NoteReservation(ReservationOf(*before, reserved.job), reserved, now, out);
+    NoteReservation(*before, reserved, now, out);
     preempted = preempted || !reserved.victims.empty();
   }
   for (const auto& reserved : *before) NoteNotReserved(reserved, *before, now, out);
@@ -342,8 +343,7 @@ constexpr size_t kToldOfFirst = 100;
 
 /// The record has each job for which it is passed over, once.
 void Reactor::NotePassedOver(JobId id, const Reservation* kept, size_t place, Now now, Actions& out) {
-  if (kept == nullptr || passed_over_[id] == kept->job) return;
-  passed_over_[id] = kept->job;
+  if (kept == nullptr || !passed_over_[id].insert(kept->job).second) return;
   const JobRecord* first = state_.FindJob(kept->job);
   out.push_back(AppendDecision{
       .job = id,
@@ -368,11 +368,11 @@ void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& c
   }
   // Also of those who waited behind another job before, or further back.
   const size_t told = std::min(kToldOfFirst, state_.queue().size());
-  std::map<const Needs*, const Reservation*> kept_from;
+  std::map<std::pair<const Needs*, size_t>, const Reservation*> kept_from;
   for (place = 0; place < told; ++place) {
     const QueuedJob& job = state_.queue()[place];
     if (job.code != ReasonCode::kWaitsBehindJob) continue;
-    const auto [kept, is_new] = kept_from.try_emplace(job.needs.place());
+    const auto [kept, is_new] = kept_from.try_emplace({job.needs.place(), cluster.ReservedBefore(job)});
     if (is_new) kept->second = cluster.KeptFrom(job);
     NotePassedOver(job.id, kept->second, place, now, out);
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "server/core/job.h"
 #include "server/core/reactor.h"
@@ -77,6 +78,14 @@ void Reactor::Charge(JobId id, Now now) {
     const bool had_some = !UsedUpOf(quota, account, now.wall);
     account.Add(device_seconds, cost, {now.wall.micros - MicrosOf(passed)}, now.wall);
     if (had_some && UsedUpOf(quota, account, now.wall)) dirty_ = true;  // who waits is told why
+  }
+}
+
+/// What runs there costs another part of another price from now on.
+void Reactor::ChargeOn(const NodeRecord& node, Now now) {
+  const std::set<JobId> holders(node.holders.begin(), node.holders.end());
+  for (const JobId id : holders) {
+    if (id != JobId()) Charge(id, now);
   }
 }
 

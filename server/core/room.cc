@@ -346,10 +346,8 @@ void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nod
     for (size_t i = 0; i < views_.size(); ++i) before[i] = views_[i] ? FreeFor(*views_[i], node, had) : 0;
     const auto& devices = (*nodes_)[node].devices;
     for (size_t i = 0; i < devices.size(); ++i) {
-      const bool wanted =
-          part.whole || std::find(part.devices.begin(), part.devices.end(), devices[i]) != part.devices.end();
       const size_t device = layout_->FirstOf(node) + i;
-      if (!wanted || !free_.Contains(device)) continue;
+      if (!part.Takes(devices[i]) || !free_.Contains(device)) continue;
       free_.Erase(device);
       --free_on_[node];
       if (until != Instant::max()) given_back_[device] = until;
@@ -358,6 +356,18 @@ void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nod
     for (size_t i = 0; i < views_.size(); ++i) {
       if (before[i] > 0) Move(*views_[i], node, before[i], FreeFor(*views_[i], node, has));
     }
+  }
+}
+
+void Room::Promise(const std::vector<Part>& parts, Instant until) {
+  const auto nodes = NodesOf(parts);
+  Take(parts, nodes, until);
+  for (size_t at = 0; at < parts.size(); ++at) {
+    const auto& devices = (*nodes_)[nodes[at]].devices;
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (parts[at].Takes(devices[i])) given_back_[layout_->FirstOf(nodes[at]) + i] = until;
+    }
+    promised_.Insert(nodes[at]);
   }
 }
 

@@ -69,6 +69,9 @@ class Room {
   /// The same where the places of the parts' nodes are known already (NodesOf(), the same for all copies).
   void Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes, Instant until);
   std::vector<uint32_t> NodesOf(const std::vector<Part>& parts) const;
+  /// As Take(), and what is not free is given back then too, whoever has it now: it is somebody's from when
+  /// it comes free until then.
+  void Promise(const std::vector<Part>& parts, Instant until);
 
   /// What the gang gets first, and when, as holders end; devices that are free now before others. Nothing
   /// where it could not be had though all of them ended, without lost nodes.
@@ -152,7 +155,7 @@ class Room {
   std::vector<uint32_t> FreeDevices(const View& view, uint32_t node) const;
   std::vector<uint32_t> FreeDevices(uint32_t node) const;
   Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
-  Instant EndOfTaken(size_t device) const;
+  Instant EndOf(uint32_t node, size_t i, Ends& ends) const;
   void FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const;
   Candidate CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& ends,
                         std::vector<Release>& releases) const;
@@ -166,6 +169,7 @@ class Room {
   BitSet free_;                           ///< devices
   std::vector<uint32_t> free_on_;         ///< how many of each node's are
   std::map<size_t, Instant> given_back_;  ///< when those are that were taken, where that is known
+  BitSet promised_;                       ///< nodes of which given_back_ has some that are held, too
   std::shared_ptr<ViewNumbers> numbers_ = std::make_shared<ViewNumbers>();
   std::vector<std::optional<View>> views_;  ///< by number; those that were asked for
 };

@@ -32,10 +32,14 @@ struct Room::Candidate {
   uint32_t node;
 };
 
-/// Of a device that was free at first.
-Instant Room::EndOfTaken(size_t device) const {
-  const auto end = given_back_.find(device);
-  return end == given_back_.end() ? Instant::max() : end->second;
+/// Of the node's i-th device, which is not free.
+Instant Room::EndOf(uint32_t node, size_t i, Ends& ends) const {
+  const JobId holder = (*nodes_)[node].holders[i];
+  const bool was_free = holder == JobId();
+  if (!was_free && !promised_.Contains(node)) return ends.Of(holder);
+  const auto end = given_back_.find(layout_->FirstOf(node) + i);
+  if (end != given_back_.end()) return end->second;
+  return was_free ? Instant::max() : ends.Of(holder);
 }
 
 /// When each device of a node that does comes free, with its index, the first one first.
@@ -45,10 +49,8 @@ void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector
   const Judged& judged = layout_->JudgedOf(*view.frame, node);
   Instant last = Instant::min();
   for (size_t i = 0; i < slots.devices.size(); ++i) {
-    const size_t device = layout_->FirstOf(node) + i;
-    const Instant release = free_.Contains(device)        ? Instant::min()
-                            : slots.holders[i] == JobId() ? EndOfTaken(device)
-                                                          : ends.Of(slots.holders[i]);
+    const bool is_free = free_.Contains(layout_->FirstOf(node) + i);
+    const Instant release = is_free ? Instant::min() : EndOf(node, i, ends);
     last = std::max(last, release);
     if (judged.does.empty() || judged.does[i]) out.emplace_back(release, slots.devices[i]);
   }
@@ -106,8 +108,8 @@ auto Room::CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& en
   // Mostly nobody has any of them, or one job has all.
   const auto& holders = (*nodes_)[node].holders;
   if (free_on_[node] == holders.size()) return {Instant::min(), 0, node};
-  const bool one_holder =
-      holders.front() != JobId() && std::equal(holders.begin() + 1, holders.end(), holders.begin());
+  const bool one_holder = holders.front() != JobId() && !promised_.Contains(node) &&
+                          std::equal(holders.begin() + 1, holders.end(), holders.begin());
   if (one_holder) return {ends.Of(holders.front()), ranks, node};
   FindReleases(view, node, ends, releases);
   const auto busy = std::count_if(releases.begin(), releases.begin() + ranks,

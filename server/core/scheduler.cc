@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "server/core/allowances.h"
@@ -68,6 +69,8 @@ class Planner {
   bool EndsInTime(const QueuedJob& job);
   void WaitFor(const QueuedJob& job, ReasonCode code);
   bool Reserve(const QueuedJob& job);
+  bool ReserveAfterOthers(const QueuedJob& job);
+  void Keep(const QueuedJob& job, Reservation reserved);
   JobId PassedOverOn(const std::vector<uint32_t>& nodes) const;
   bool IsHeldByGuess(const Part& part, const NodeSlots& node) const;
 
@@ -131,15 +134,18 @@ ReasonCode Planner::WaitForQuota(const QueuedJob& job) {
   return ReasonCode::kQuota;
 }
 
-/// Who comes after it and could use the same nodes has nothing reserved.
+/// Who comes after it and could use the same nodes has nothing reserved, but for what it has already.
 void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
   if (code != ReasonCode::kWaitsForDevices && code != ReasonCode::kWaitsBehindJob) return;
   const BitSet& nodes = room_.NodesFor(job);
-  if (waited_for_.Has(nodes)) return;
+  const bool has_already = ReservationOf(*cluster_.reserved, job.id) != nullptr;
+  if (!has_already && waited_for_.Has(nodes)) return;
   // What only lost nodes would complete may wait for ever: they may never return.
   if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
   const bool first = code == ReasonCode::kWaitsForDevices && !waited_for_.Meet(nodes);
-  if (first && plan.reserved.size() < kMostReserved && !Reserve(job)) return;
+  const bool may = plan.reserved.size() < kMostReserved;
+  if (may && first && !Reserve(job)) return;
+  if (may && !first && has_already && !ReserveAfterOthers(job)) return;
   waited_for_.Add(nodes);
   waiters_.push_back({&nodes, job.id});
 }
@@ -147,9 +153,7 @@ void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
 /// Of some of its devices only the holder itself says when it ends.
 bool Planner::IsHeldByGuess(const Part& part, const NodeSlots& node) const {
   for (size_t i = 0; i < node.devices.size(); ++i) {
-    const bool wanted = part.whole || std::find(part.devices.begin(), part.devices.end(), node.devices[i]) !=
-                                          part.devices.end();
-    if (wanted && cluster_.estimated.contains(node.holders[i])) return true;
+    if (part.Takes(node.devices[i]) && cluster_.estimated.contains(node.holders[i])) return true;
   }
   return false;
 }
@@ -209,24 +213,41 @@ ReasonCode Planner::WhyNot(const QueuedJob& job) {
   return room_.Holds(job) ? ReasonCode::kWaitsBehindJob : ReasonCode::kWaitsForDevices;
 }
 
-/// False where nothing can be.
+/// For the first who waits for its nodes. False where nothing can be.
 bool Planner::Reserve(const QueuedJob& job) {
   auto ends = cluster_.ends;
   auto victims = room_.WillHold(job) ? std::vector<JobId>() : room_.ChooseVictims(job, cluster_.holders);
   for (const JobId victim : victims) EndsBy(victim, cluster_.now + cluster_.holders.at(victim).to_stop, ends);
   auto found = room_.Reserve(job, ends);
   if (!found) return false;
-  Reservation& reserved = plan.reserved.emplace_back(std::move(*found));
-  reserved.victims = std::move(victims);
+  found->victims = std::move(victims);
+  found->estimate = may_be_taken_.Meet(room_.NodesFor(job));
+  const auto nodes = room_.NodesOf(found->parts);
+  for (size_t i = 0; i < nodes.size() && !found->estimate; ++i)
+    found->estimate = IsHeldByGuess(found->parts[i], cluster_.nodes[nodes[i]]);
+  Keep(job, std::move(*found));
+  return true;
+}
+
+/// For who was the first once: what comes free when those who came before it are done, too. Nobody is
+/// preempted for it. False where nothing can be.
+bool Planner::ReserveAfterOthers(const QueuedJob& job) {
+  auto found = (beside_ ? *beside_ : room_).Reserve(job, cluster_.ends);
+  if (!found) return false;
+  // Of those before it some may wait for whom nothing is reserved.
+  found->estimate = true;
+  Keep(job, std::move(*found));
+  return true;
+}
+
+void Planner::Keep(const QueuedJob& job, Reservation reserved) {
+  reserved.place = job.Key();
   nodes_of_.push_back(&room_.NodesFor(job));
-  const auto nodes = room_.NodesOf(reserved.parts);
-  reserved.estimate = may_be_taken_.Meet(*nodes_of_.back());
-  for (size_t i = 0; i < nodes.size() && !reserved.estimate; ++i)
-    reserved.estimate = IsHeldByGuess(reserved.parts[i], cluster_.nodes[nodes[i]]);
   allowances_.Count(job, allowances_.DevicesOf(reserved.parts));
   if (!beside_) beside_ = room_;
-  beside_->Take(reserved.parts, nodes, Instant::max());
-  return true;
+  const bool known = job.most > Duration::zero() && reserved.from;
+  beside_->Promise(reserved.parts, known ? *reserved.from + job.most : Instant::max());
+  plan.reserved.push_back(std::move(reserved));
 }
 
 }  // namespace
@@ -237,9 +258,16 @@ const Reservation* ReservationOf(const Reservations& reserved, JobId job) {
   return of == reserved.end() ? nullptr : &*of;
 }
 
+size_t Snapshot::ReservedBefore(const QueuedJob& job) const {
+  const auto after =
+      std::find_if(reserved->begin(), reserved->end(),
+                   [key = job.Key()](const Reservation& one) { return !one.place.Before(key); });
+  return static_cast<size_t>(after - reserved->begin());
+}
+
 const Reservation* Snapshot::KeptFrom(const QueuedJob& job) const {
   const Reservation* first = nullptr;
-  for (const auto& one : *reserved) {
+  for (const auto& one : std::span(*reserved).first(ReservedBefore(job))) {
     for (const auto& part : one.parts) {
       const NodeSlots* const node = NodeOf(part.node);
       if (node == nullptr || job.IsTooLarge(*node) || node->RoomFor(job.needs) == 0) continue;
@@ -362,9 +390,7 @@ uint32_t NodesCheck::FreeFor(const NodeSlots& node) {
 
 void NodeSlots::Take(JobId job, const Part& part) {
   for (size_t i = 0; i < devices.size(); ++i) {
-    const bool wanted =
-        part.whole || std::find(part.devices.begin(), part.devices.end(), devices[i]) != part.devices.end();
-    if (wanted && holders[i] == JobId()) holders[i] = job;
+    if (part.Takes(devices[i]) && holders[i] == JobId()) holders[i] = job;
   }
 }
 

@@ -26,6 +26,18 @@ using AccountNames = std::vector<std::string>;
 struct NodeSlots;
 class Layout;
 
+/// By which jobs that wait are in order: the higher rank first, then the turn, then the earlier submission.
+struct QueueKey {
+  int rank = 0;
+  Turn turn = {};
+  JobId id;
+
+  bool Before(const QueueKey& other) const {
+    if (rank != other.rank) return rank > other.rank;
+    return turn != other.turn ? turn < other.turn : id < other.id;
+  }
+};
+
 /// A job that waits, as the scheduler sees it. The queue is in this order: higher Rank() first, then those
 /// whose projects and users have had less lately, then the earlier submission.
 struct QueuedJob {
@@ -61,11 +73,9 @@ struct QueuedJob {
   bool KeepsOff(const NodeSlots& node) const;
   /// By `most_devices` alone.
   bool IsTooLarge(const NodeSlots& node) const;
+  QueueKey Key() const { return {Rank(), turn, id}; }
   /// True when this one comes before the other in the queue.
-  bool Before(const QueuedJob& other) const {
-    if (Rank() != other.Rank()) return Rank() > other.Rank();
-    return turn != other.turn ? turn < other.turn : id < other.id;
-  }
+  bool Before(const QueuedJob& other) const { return Key().Before(other.Key()); }
 };
 
 /// Where the job is in a queue that is in order, from 0; nothing where it is not. Of the key only what the
@@ -154,13 +164,15 @@ class NodesCheck {
   std::pair<Devices, const Judged*> last_{};  ///< many in a row have the same
 };
 
-/// What is kept for a job that waits for devices: for the first of those that could use the same nodes.
+/// What is kept for a job that waits for devices: for the first of those that could use the same nodes, and
+/// for who was the first when others came before it.
 struct Reservation {
   JobId job;
+  QueueKey place = {};  ///< of the job
   std::vector<Part> parts;
   std::optional<Instant> from;  ///< when it can start; nothing where nobody knows
-  /// `from` is what running jobs think, or one that waits for its quota or its retry may go first; else all
-  /// are ended by then.
+  /// `from` is what running jobs think, or others may go first: who waits for its quota or its retry, or who
+  /// came before it. Else all are ended by then.
   bool estimate = false;
   std::vector<JobId> victims = {};  ///< that are to give their devices back, so that it can start
 };
@@ -225,14 +237,16 @@ struct Snapshot {
   Holders holders;                              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
   std::string currency;                         ///< of prices, for people; may be empty
-  /// By the plan before; no matter to MakePlan(). Shared: a large gang's has many parts.
+  /// By the plan before. Shared: a large gang's has many parts.
   std::shared_ptr<const Reservations> reserved = std::make_shared<const Reservations>();
 
   /// Null for one that is not there.
   NodeSlots* NodeOf(const NodeId& id);
   const NodeSlots* NodeOf(const NodeId& id) const;
-  /// What is reserved on nodes that do for the job: first where something is free, else first of all; null
-  /// where nothing is.
+  /// How many of those who have something reserved come before it.
+  size_t ReservedBefore(const QueuedJob& job) const;
+  /// What is reserved for one before it on nodes that do for it: first where something is free, else first of
+  /// all; null where nothing is.
   const Reservation* KeptFrom(const QueuedJob& job) const;
 };
 
@@ -260,7 +274,8 @@ struct Plan {
 /// Places whole gangs on free devices; never part of one. Goes through the queue in order. The first job that
 /// waits for devices has those reserved that come free for it first (EASY backfilling, Lifka 1995); those
 /// after it may start on others, or on these too where they end before they are needed, so nobody is starved.
-/// The same has each later one that could use no node which one before it waits for, up to so many.
+/// The same has each later one that could use no node which one before it waits for, up to so many; and it
+/// keeps it when others come before it: what comes free after them, so that nobody behind it puts it off.
 /// Where jobs of a lower priority than such a one hold what it needs, they are preempted, as few and as
 /// cheaply as Room::ChooseVictims() finds. One that no set of known nodes could hold has nothing reserved.
 /// One that waits for its retry keeps its place: it gets devices before those that come after it, but only

@@ -2,10 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "server/core/explain.h"
 #include "server/core/folders.h"
 #include "server/core/testing/plan_builder.h"
-#include "server/core/testing/test_cluster.h"
 
 namespace imgd {
 namespace {
@@ -79,42 +77,6 @@ TEST(Scheduler, SaysOnlyWhatChanged) {
   builder.Node("a", 1, {9}).Queue(1, 1, 1);
   builder.queue[0].code = ReasonCode::kWaitsForDevices;
   EXPECT_THAT(builder.Make().waits, IsEmpty());
-}
-
-TEST(Explain, NamesWhatIsNeededWhatIsFreeAndWhoHoldsIt) {
-  auto builder = PlanBuilder().Node("gpu-1", 1).Node("gpu-2", 1, {3});
-  builder.cluster.job_names[JobId(3)] = "rn50-a";
-  EXPECT_EQ(ExplainWait(builder.cluster,
-                        {.job = {.nodes = 2}, .code = ReasonCode::kWaitsForDevices, .position = 1}),
-            "needs 2 nodes with 1 free device each; 1 is free; job 3 (rn50-a) holds gpu-2; position 1 in the "
-            "queue");
-}
-
-TEST(Explain, NamesNodesThatAreAway) {
-  const auto builder = PlanBuilder().Node("gpu-1", 8).Away().Node("gpu-2", 8).Away().Node("gpu-3", 4).Away();
-  EXPECT_THAT(
-      ExplainWait(builder.cluster, {.job = {.ranks_per_node = 8}, .code = ReasonCode::kWaitsForDevices}),
-      HasSubstr("0 are free; node gpu-1 is out of reach for 10 s (and so gpu-2)"));
-}
-
-TEST(Explain, NamesWhoIsJustAhead) {
-  auto builder = PlanBuilder().Node("a", 1, {9}).Queue(3, 1, 1).Queue(7, 1, 1);
-  builder.queue[0].name = "rn50-c";
-  builder.queue[1].code = ReasonCode::kWaitsForDevices;
-  EXPECT_THAT(ExplainWait(builder.cluster, WaitingAt(builder.queue, 1)),
-              testing::EndsWith("; position 2, behind job 3 (rn50-c)"));
-  builder.queue[0].code = ReasonCode::kWaitsForDevices;
-  EXPECT_THAT(ExplainWait(builder.cluster, WaitingAt(builder.queue, 0)),
-              testing::EndsWith("; position 1 in the queue"));
-}
-
-TEST(Explain, SaysWhyAGangNeverFits) {
-  const auto builder = PlanBuilder().Node("gpu-1", 4).Node("gpu-2", 2);
-  EXPECT_EQ(
-      ExplainWait(builder.cluster,
-                  {.job = {.nodes = 2, .ranks_per_node = 4}, .code = ReasonCode::kNeverFits, .position = 1}),
-      "needs 2 nodes with 4 devices each, which only 1 node can give; known: 1 node with 2 devices, "
-      "1 node with 4 devices; add nodes, or ask for fewer; position 1 in the queue");
 }
 
 TEST(Scheduler, AJobThatWaitsForItsRetryKeepsItsPlace) {
@@ -262,6 +224,64 @@ TEST(Backfill, WhatTheSamePlanStartsEndsInItsTimeToo) {
   }
 }
 
+/// Node a is held by job 9 for a minute more; the gang (job 2) was to have it then, and has b already. Job 3
+/// comes before it and waits for both devices of a.
+PlanBuilder AGangThatSomebodyCameBefore(Duration most) {
+  PlanBuilder builder;
+  builder.Node("a", 2, {9, 9}).Node("b", 1).Ends(9, minutes(1)).Queue(2, 2, 1);
+  builder.cluster.reserved = std::make_shared<const Reservations>(builder.Make().reserved);
+  builder.queue.clear();
+  return builder.Queue(3, 1, 2, 9).For(most).Queue(2, 2, 1);
+}
+
+TEST(Backfill, WhatIsReservedIsKeptThoughAnotherComesBeforeIt) {
+  PlanBuilder builder = AGangThatSomebodyCameBefore(minutes(60));
+  const auto plan = builder.Queue(4, 1, 1).For(minutes(62)).Queue(5, 1, 1).For(minutes(61)).Make();
+  ASSERT_THAT(plan.reserved, SizeIs(2));
+  EXPECT_EQ(plan.reserved[0].job, JobId(3));
+  EXPECT_EQ(plan.reserved[0].from, kNow + minutes(1));
+  EXPECT_EQ(plan.reserved[1].job, JobId(2));
+  EXPECT_EQ(plan.reserved[1].from, kNow + minutes(61)) << "when job 3 has ended";
+  EXPECT_TRUE(plan.reserved[1].estimate) << "others may come before it";
+  EXPECT_THAT(Where({JobId(2), plan.reserved[1].parts}), ElementsAre("a:0@0", "b:0@1"));
+  EXPECT_THAT(plan.starts, IsEmpty()) << "job 4 ends too late for job 2, and job 5 for job 3";
+}
+
+TEST(Backfill, WhatIsOverBeforeAllThatIsReservedIsNeededStarts) {
+  PlanBuilder builder = AGangThatSomebodyCameBefore(minutes(60));
+  const auto plan = builder.Queue(4, 1, 1).For(minutes(1)).Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_THAT(Where(plan.starts[0]), ElementsAre("b:0@0"));
+}
+
+TEST(Backfill, WhoComesAfterOneOfUnknownLengthKeepsWhatIsReservedToo) {
+  PlanBuilder builder = AGangThatSomebodyCameBefore(Duration::zero());
+  const auto plan = builder.Queue(4, 1, 1).Make();
+  ASSERT_THAT(plan.reserved, SizeIs(2));
+  EXPECT_FALSE(plan.reserved[1].from) << "nobody knows when job 3 ends";
+  EXPECT_THAT(plan.starts, IsEmpty());
+}
+
+TEST(Backfill, WhoWasNeverTheFirstHasNothingReserved) {
+  PlanBuilder builder = AGangThatSomebodyCameBefore(minutes(60));
+  builder.cluster.reserved = std::make_shared<const Reservations>();
+  const auto plan = builder.Queue(4, 1, 1).Make();
+  EXPECT_THAT(plan.reserved, SizeIs(1));
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].passes, JobId(2));
+}
+
+TEST(Backfill, WhoComesBeforeWhatIsKeptTakesIt) {
+  PlanBuilder builder = AGangThatSomebodyCameBefore(minutes(60));
+  builder.Queue(4, 1, 1, 5);
+  std::swap(builder.queue[1], builder.queue[2]);
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.starts, SizeIs(1)) << "job 4 comes before job 2 as well";
+  EXPECT_EQ(plan.starts[0].job, JobId(4));
+  ASSERT_THAT(plan.reserved, SizeIs(2));
+  EXPECT_FALSE(plan.reserved[1].from) << "nobody knows when job 4 ends";
+}
+
 TEST(Backfill, AShortJobUsesReservedDevicesUntilTheyAreNeeded) {
   PlanBuilder builder;
   builder.Node("a", 1, {9}).Node("b", 1).Ends(9, minutes(30)).Queue(1, 2, 1);
@@ -285,23 +305,6 @@ TEST(Backfill, AGangThatWaitsForANodeOutOfReachHasTheOthersReserved) {
   EXPECT_THAT(plan.starts, IsEmpty());
   ASSERT_FALSE(plan.reserved.empty());
   EXPECT_FALSE(plan.reserved.front().from);
-}
-
-TEST(Explain, SaysWhenTheFirstOneStartsAndForWhomDevicesAreKept) {
-  auto builder = PlanBuilder().Node("gpu-1", 1).Node("gpu-2", 1, {3}).Ends(3, minutes(40)).Queue(7, 2, 1);
-  builder.cluster.job_names = {{JobId(3), "rn50-a"}, {JobId(7), "rn50-b"}};
-  builder.cluster.reserved = std::make_shared<const Reservations>(builder.Make().reserved);
-  EXPECT_EQ(
-      ExplainWait(builder.cluster,
-                  {.job = {.id = JobId(7), .nodes = 2}, .code = ReasonCode::kWaitsForDevices, .position = 1}),
-      "needs 2 nodes with 1 free device each; 1 is free; job 3 (rn50-a) holds gpu-2 and ends in 40 min at "
-      "the latest; it can start in 40 "
-      "min at the latest; position 1 in the queue");
-  EXPECT_EQ(
-      ExplainWait(builder.cluster,
-                  {.job = {.id = JobId(8)}, .code = ReasonCode::kWaitsBehindJob, .position = 2}),
-      "needs 1 node with 1 free device each; what is free is kept for job 7 (rn50-b), which comes first "
-      "and can start in 40 min at the latest; position 2 in the queue");
 }
 
 NodeRecord Host(const std::string& name, const std::string& filesystem,
@@ -400,84 +403,6 @@ TEST(Folders, NodesAreTiedThroughOthersToo) {
   nodes.push_back(nullptr);
   EXPECT_THAT(FolderGroups(nodes, "/efs/c"), ElementsAre(0, 0, 0, 3, 4, 5));
   EXPECT_THAT(FolderGroups(nodes, "/other"), ElementsAre(0, 1, 0, 3, 4, 5));
-}
-
-TEST(Explain, EveryWaitSaysWhatIsNeededAndWhatIsFree) {
-  PlanBuilder builder;
-  builder.Node("a", 2).Queue(1, 1, 2).Queue(2, 1, 1);
-  builder.queue[0].name = "rn50-c";
-  for (const auto code : {ReasonCode::kSubmitted, ReasonCode::kPreempted, ReasonCode::kNone}) {
-    builder.queue[1].code = code;
-    EXPECT_EQ(
-        ExplainWait(builder.cluster, WaitingAt(builder.queue, 1)),
-        "needs 1 node with 1 free device each; 1 is free; who comes when is decided in a moment; position 2, "
-        "behind job 1 (rn50-c)");
-  }
-  builder.queue[1].code = ReasonCode::kWaitsBehindJob;
-  EXPECT_EQ(ExplainWait(builder.cluster, WaitingAt(builder.queue, 1)),
-            "needs 1 node with 1 free device each; 1 is free, but those before it in the queue come first; "
-            "position 2, "
-            "behind job 1 (rn50-c)");
-}
-
-/// Jobs 1 and 2 have a node each, and job 3 waits for both.
-void FillTwoNodes(TestCluster& cluster) {
-  cluster.Join("a", 1).Join("b", 1);
-  const JobId one = cluster.Submit("one");
-  const JobId two = cluster.Submit("two");
-  cluster.BringUp(one);
-  cluster.BringUp(two);
-  cluster.Submit("both", {.nodes = 2});
-}
-
-TEST(Explain, WhoIsPassedOverIsToldOnceForEachJobThatComesFirst) {
-  TestCluster cluster;
-  FillTwoNodes(cluster);
-  const JobId small = cluster.Submit("small");
-  cluster.Decisions();
-  cluster.Complete(JobId(1));
-  EXPECT_THAT(
-      cluster.Decisions(),
-      testing::Contains("passed over: what is free is kept for job 3 (both), which comes first; position 2"));
-  EXPECT_EQ(cluster.Job(small).state, JobState::kQueued);
-  cluster.Leave("a");
-  cluster.Pass(std::chrono::seconds(2));
-  cluster.Join("a", 1);
-  cluster.Pass(std::chrono::seconds(2));
-  EXPECT_THAT(cluster.Decisions(), testing::Not(testing::Contains(testing::HasSubstr("passed over"))));
-}
-
-TEST(Explain, WhoIsPassedOverIsToldAgainWhenAnotherComesFirst) {
-  TestCluster cluster;
-  FillTwoNodes(cluster);
-  cluster.Submit("wide", {.nodes = 2});
-  const JobId small = cluster.Submit("small");
-  cluster.Complete(JobId(1));
-  cluster.Decisions();
-  ASSERT_TRUE(cluster.SetPriority(JobId(4), 5));
-  EXPECT_THAT(cluster.Decisions(),
-              testing::Contains("passed over: what is free is kept for job 4 (wide), which "
-                                "comes first; position 3"));
-  EXPECT_EQ(cluster.Job(small).state, JobState::kQueued);
-}
-
-TEST(Explain, OnlyTheFirstHundredOfTheQueueAreToldThatTheyArePassedOver) {
-  TestCluster cluster;
-  FillTwoNodes(cluster);
-  std::vector<JobId> behind;
-  for (int i = 0; i < 105; ++i) behind.push_back(cluster.Submit("small"));
-  cluster.Decisions();
-  cluster.Complete(JobId(1));
-  std::vector<std::string> told;
-  for (const auto& text : cluster.Decisions()) {
-    if (text.starts_with("passed over")) told.push_back(text.substr(text.find("; ")));
-  }
-  ASSERT_EQ(told.size(), 99u) << "of the first hundred, all but the one that comes first";
-  EXPECT_EQ(told.front(), "; position 2");
-  EXPECT_EQ(told.back(), "; position 100");
-  EXPECT_THAT(cluster.WhyWaits(behind.back()),
-              testing::HasSubstr("what is free is kept for job 3 (both), which comes first"))
-      << "who asks is told all the same";
 }
 
 }  // namespace

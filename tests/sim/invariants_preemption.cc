@@ -94,7 +94,10 @@ void OnlyLowerOnesMakeRoom(World& world, const Batch& batch, const char* name) {
                                     job->priority, StepsAtStart(world, *job), high->id, high->priority));
     }
     const Needs& needs = world.truths.at(high->name).submission.needs;
-    const bool of_use = std::any_of(job->run.parts.begin(), job->run.parts.end(), [&](const Part& part) {
+    // What is kept for it to grow onto comes free with it.
+    std::vector<Part> parts = world.ledger.jobs[job->id].grows_to;
+    parts.insert(parts.end(), job->run.parts.begin(), job->run.parts.end());
+    const bool of_use = std::any_of(parts.begin(), parts.end(), [&](const Part& part) {
       const NodeRecord* node = world.daemon.reactor().state().FindNode(part.node);
       const bool there = node != nullptr && (batch.nodes_touched || node->Usable());
       return there && NodeDoes(needs, *node) && !high->avoid.contains(part.node);

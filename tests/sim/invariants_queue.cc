@@ -1,6 +1,9 @@
 // What must always hold for the queue: order, reasons, reservations.
 #include <algorithm>
+#include <set>
+#include <utility>
 
+#include "server/core/job.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/world.h"
 
@@ -195,6 +198,20 @@ std::vector<size_t> NodesNow(const World& world) {
   return nodes;
 }
 
+/// Some node's device is in both.
+bool SharesDevices(const World& world, const std::vector<Part>& some, const std::vector<Part>& others) {
+  std::set<std::pair<NodeId, uint32_t>> held;
+  for (const auto& part : some) {
+    for (const uint32_t device : DevicesOf(world, part)) held.emplace(part.node, device);
+  }
+  return std::any_of(others.begin(), others.end(), [&](const Part& part) {
+    const auto devices = DevicesOf(world, part);
+    return std::any_of(devices.begin(), devices.end(), [&](uint32_t device) {
+      return held.contains({part.node, device});
+    });
+  });
+}
+
 /// Whether this plan started a job that comes before the other in the queue.
 bool StartedBefore(const World& world, const Batch& batch, JobId other) {
   const auto& state = world.daemon.reactor().state();
@@ -262,6 +279,67 @@ void AReservationHolds(World& world, const Batch& batch, const char* name) {
   promise->busy = busy;
 }
 
+/// Who had devices reserved and waits for devices still has some, whoever came before it since: up to 16
+/// jobs, on nodes that stay.
+void WhoHasDevicesReservedKeepsThem(World& world, const Batch& batch, const char* name) {
+  constexpr size_t kMost = 16;
+  const auto& reactor = world.daemon.reactor();
+  // What a node says of its health is told, but not stored.
+  if (batch.actions.empty() || reactor.WantsToSchedule()) return;
+  Ledger::Reserved now{.nodes = NodesNow(world)};
+  for (const auto& one : reactor.reserved())
+    now.of.emplace(one.job, reactor.state().FindJob(one.job)->generation);
+  const auto before = std::exchange(world.ledger.reserved, now);
+  if (before.nodes != now.nodes || now.of.size() == kMost || !world.ledger.foreign.empty()) return;
+  for (const auto& entry : reactor.state().queue()) {
+    const bool waits =
+        entry.code == ReasonCode::kWaitsForDevices || entry.code == ReasonCode::kWaitsBehindJob;
+    const auto had = before.of.find(entry.id);
+    if (!waits || had == before.of.end() || had->second != RecordOf(world, entry).generation) continue;
+    if (!now.of.contains(entry.id))
+      world.Break(name, fmt::format("job {} had devices reserved and has none any more", entry.id));
+  }
+}
+
+/// Of two who have the same device reserved the later one can start when the other is over.
+void NothingIsPromisedTwice(World& world, const Batch& batch, const char* name) {
+  const auto& reactor = world.daemon.reactor();
+  const auto& reserved = reactor.reserved();
+  if (!Changed(batch) || reactor.WantsToSchedule()) return;
+  for (size_t i = 0; i < reserved.size(); ++i) {
+    const auto most = LongestStart(*reactor.state().FindJob(reserved[i].job));
+    const bool ends = reserved[i].from && most;
+    for (size_t j = i + 1; j < reserved.size(); ++j) {
+      const auto& from = reserved[j].from;
+      if (!from || !SharesDevices(world, reserved[i].parts, reserved[j].parts)) continue;
+      if (!ends || *from < *reserved[i].from + *most)
+        world.Break(name, fmt::format("jobs {} and {} have the same devices reserved at one time",
+                                      reserved[i].job, reserved[j].job));
+    }
+  }
+}
+
+/// Who starts has none of the devices that are reserved for a job before it, unless it is over before this
+/// one can start.
+void WhatIsReservedIsLeftAlone(World& world, const Batch& batch, const char* name) {
+  const auto& reactor = world.daemon.reactor();
+  const Instant now = world.time.now().steady;
+  for (const auto& action : batch.actions) {
+    const JobRecord* const job = StartedBy(world, action);
+    // What one that grew goes on with was kept for it already.
+    if (job == nullptr || EndedToGrow(batch, job->id)) continue;
+    const QueuedJob claim = reactor.state().KeyOf(*job);
+    const auto most = LongestStart(*job);
+    for (const auto& one : reactor.reserved()) {
+      const JobRecord& first = *reactor.state().FindJob(one.job);
+      const bool in_time = most && one.from && now + *most <= *one.from;
+      if (in_time || !reactor.state().KeyOf(first).Before(claim)) continue;
+      if (SharesDevices(world, one.parts, job->run.parts))
+        world.Break(name, fmt::format("job {} got devices that are reserved for job {}", job->id, one.job));
+    }
+  }
+}
+
 /// The bound of AReservationHolds, with one such turn for each node. How long another cluster keeps a device
 /// is not ours to bound.
 void NobodyStarves(World& world, const Batch&, const char* name) {
@@ -290,6 +368,9 @@ const std::vector<Invariant>& QueueInvariants() {
       {"waits end", WaitsEnd},
       {"nobody overtakes the first", NobodyOvertakesTheFirst},
       {"a reservation holds", AReservationHolds},
+      {"who has devices reserved keeps them", WhoHasDevicesReservedKeepsThem},
+      {"nothing is promised twice", NothingIsPromisedTwice},
+      {"what is reserved is left alone", WhatIsReservedIsLeftAlone},
       {"nobody starves", NobodyStarves},
   };
   return rules;

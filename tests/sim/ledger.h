@@ -67,6 +67,12 @@ struct Ledger {
     std::vector<size_t> nodes;  ///< as NodesNow() has them
   };
 
+  /// Who had devices reserved at the last look, and the start that each of them had had; on these nodes.
+  struct Reserved {
+    std::map<JobId, Generation> of;
+    std::vector<size_t> nodes;
+  };
+
   /// Devices that were held, and what they cost an hour.
   struct Use {
     JobId job;
@@ -105,6 +111,7 @@ struct Ledger {
   std::set<NodeId> aside;           ///< set aside, as of the last check
   std::map<NodeId, Instant> heard;  ///< the daemon's sleep since then does not count
   std::optional<Promise> promise;
+  Reserved reserved;
   Duration longest_hold{};
   uint64_t checks = 0;
   bool every_commit = false;  ///< Looks() is always true
@@ -145,6 +152,7 @@ struct Ledger {
   /// The daemon lost what it had not stored.
   void Disturb() {
     promise.reset();
+    reserved = {};
     notices.clear();
     noticed.clear();
     asked = asked_stored;
