@@ -179,31 +179,39 @@ void AStartTakesWhatThereIs(World& world, const Batch& batch, const char* name) 
   }
 }
 
-/// When the cluster is quiet a job grows as soon as it may.
+/// Of a job that holds devices, where nobody else waits or leaves.
+bool CouldGrow(World& world, const JobRecord& job) {
+  const Instant now = world.time.now().steady;
+  return job.Trains() && job.state == JobState::kRunning && job.time_limit_ms == 0 &&
+         job.run.parts.size() < world.truths.at(job.name).submission.max_nodes && !HasQuotas(world, job) &&
+         !job.run.finished && job.run.exits.empty() && job.run.troubles.empty() &&
+         now >= world.ledger.jobs[job.id].held_since + IntervalOf(world, job) &&
+         now >= world.daemon.disturbed() &&
+         std::all_of(job.run.parts.begin(), job.run.parts.end(),
+                     [&world](const Part& part) { return IsUsable(world, part.node); }) &&
+         MoreFor(world, job) != nullptr;
+}
+
+/// When the cluster is quiet a job grows as soon as it may, of several the first in the order of the queue:
+/// so the last one that could counts.
 void JobsGrow(World& world, const Batch&, const char* name) {
   if (!world.quiet()) return;
-  const auto& state = world.daemon.reactor().state();
   const Instant now = world.time.now().steady;
   const bool calm = NobodyWaitsOrLeaves(world);
-  for (const auto& [id, holding] : state.holdings()) {
-    const JobRecord& job = *holding.job;
-    Ledger::Job& known = world.ledger.jobs[id];
-    const bool could = calm && job.Trains() && job.state == JobState::kRunning && job.time_limit_ms == 0 &&
-                       job.run.parts.size() < world.truths.at(job.name).submission.max_nodes &&
-                       !HasQuotas(world, job) && !job.run.finished && job.run.exits.empty() &&
-                       job.run.troubles.empty() && now >= known.held_since + IntervalOf(world, job) &&
-                       now >= world.daemon.disturbed() &&
-                       std::all_of(job.run.parts.begin(), job.run.parts.end(),
-                                   [&world](const Part& part) { return IsUsable(world, part.node); }) &&
-                       MoreFor(world, job) != nullptr;
-    if (!could) {
-      known.could_grow.reset();
-    } else if (!known.could_grow || *known.could_grow < world.daemon.disturbed()) {
-      known.could_grow = now;
-    } else if (now > *known.could_grow + kSettles + seconds(5)) {
-      world.Break(name, fmt::format("job {} could have had {} for long", id, MoreFor(world, job)->id));
+  Instant last{};
+  const JobRecord* one = nullptr;
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    auto& could_grow = world.ledger.jobs[id].could_grow;
+    if (!calm || !CouldGrow(world, *holding.job)) {
+      could_grow.reset();
+      continue;
     }
+    if (!could_grow || *could_grow < world.daemon.disturbed()) could_grow = now;
+    last = std::max(last, *could_grow);
+    one = holding.job;
   }
+  if (one != nullptr && now > last + kSettles + seconds(5))
+    world.Break(name, fmt::format("job {} could have had {} for long", one->id, MoreFor(world, *one)->id));
 }
 
 }  // namespace
