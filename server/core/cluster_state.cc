@@ -145,6 +145,7 @@ void ClusterState::Changed(JobId id) {
   const JobRecord& job = jobs_.at(id);
   Dequeue(id);
   Count(job);
+  if (job.state != JobState::kQueued) promised_.erase(id);
   if (held_back_.Update(job)) Enqueue(job);
   LookAtWaits(job);
   const bool was_active = active_.contains(id);
@@ -281,7 +282,14 @@ QueuedJob ClusterState::QueueEntryOf(const JobRecord& job) {
   entry.needs = needs_.Of(entry.needs);
   entry.accounts = account_names_.Of(entry.accounts);
   ranking_.Rank(job, entry);
+  entry.promised = promised_.contains(job.id);
   return entry;
+}
+
+void ClusterState::Promise(JobId id) {
+  const auto key = queued_.find(id);
+  if (key == queued_.end() || !promised_.insert(id).second) return;
+  if (const auto place = PlaceIn(queue(), key->second)) queue_.At(*place).promised = true;
 }
 
 void ClusterState::Enqueue(const JobRecord& job) {
@@ -421,6 +429,7 @@ void ClusterState::ListNodes() {
 void ClusterState::RebuildQueue() {
   queue_.Clear();
   queued_.clear();
+  promised_.clear();
   queued_of_.clear();
   counted_.clear();
   awaited_.clear();

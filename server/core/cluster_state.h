@@ -117,6 +117,8 @@ class ClusterState {
 
   /// Notes in the queue why the job at this place waits.
   void SetWait(size_t place, ReasonCode code) { queue_.At(place).code = code; }
+  /// Notes that the job had devices reserved, for as long as it waits. Not stored.
+  void Promise(JobId id);
 
   /// Changed since the last Commit(), in order of ids.
   std::vector<JobId> TouchedJobs() const;
@@ -160,6 +162,7 @@ class ClusterState {
   std::set<JobId> by_hand_;
   JobQueue queue_;
   std::map<JobId, QueuedJob> queued_;  ///< the key under which the job stands in the queue
+  std::set<JobId> promised_;           ///< those in the queue that Promise() was called for
   Ranking ranking_;
   HeldBack held_back_;
   std::map<JobId, SweepRecord> sweeps_;

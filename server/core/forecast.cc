@@ -83,11 +83,13 @@ std::optional<Instant> Future::PlaceIn(Room& room, const QueuedJob& job) {
   auto ends = ends_;
   // Others make room for it when it is the first of those who wait for these nodes.
   Waiters& waiters = Join(room.NodesFor(job));
-  if (waiters.last && !room.WillHold(job)) {
-    for (const JobId victim : room.ChooseVictims(job, cluster_.holders))
-      EndsBy(victim, *waiters.last + cluster_.holders.at(victim).to_stop, ends);
-  }
-  const auto reserved = room.Reserve(job, ends);
+  const bool takes = waiters.last && !room.WillHold(job);
+  const auto victims = takes ? room.ChooseVictims(job, cluster_.holders) : std::vector<JobId>();
+  for (const JobId victim : victims)
+    EndsBy(victim, *waiters.last + cluster_.holders.at(victim).to_stop, ends);
+  const auto reserved = takes && victims.empty()
+                            ? room.ReserveOnceTaken(job, ends, cluster_.holders, *waiters.last)
+                            : room.Reserve(job, ends);
   if (!reserved) return std::nullopt;
   std::optional<Instant> start = reserved->from;
   if (start) start = std::max(*start, earliest);

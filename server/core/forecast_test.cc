@@ -66,6 +66,13 @@ TEST(Forecast, JobsOfALowerPriorityMakeRoom) {
   EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1, {9}).Holds(9, 0).Queue(1, 1, 1, 5)), minutes(2));
 }
 
+TEST(Forecast, TheyMakeRoomOnceThatIsEnough) {
+  auto builder = PlanBuilder().Node("a", 2, {8, 8}).Node("b", 2, {9}).Holds(8, 0);
+  builder.cluster.holders[JobId(9)] = {.priority = 5};
+  builder.Ends(8, hours(2)).Ends(9, minutes(5)).Queue(1, 2, 2, 5);
+  EXPECT_EQ(StartOf(builder), minutes(5)) << "job 9 has ended then, and job 8 is asked";
+}
+
 TEST(Forecast, NobodyMakesRoomForOneThatIsNotTheFirstToWaitForTheNodes) {
   auto builder =
       PlanBuilder().Node("a", 1, {8}).Is("H100").Node("b", 1, {9}).Is("A100").Holds(8, 9).Holds(9, 0);

@@ -106,6 +106,10 @@ uint32_t FailuresInRow(const JobRecord& job);
 /// Time before the retry after so many failures in a row: 1 s, doubling to 60 s.
 Duration BackoffAfter(uint32_t failures_in_row);
 
+/// True where a job whose state has this reason may keep off nodes for its next start, as long as others are
+/// free: it waits for its retry, or was paused meanwhile.
+bool TriesElsewhere(ReasonCode reason);
+
 /// True when a job that waits for its retry keeps its place in the queue. Up to 30 s it does; a job that has
 /// failed so often that it waits longer must not leave devices idle again and again.
 bool KeepsPlace(uint32_t failures_in_row);

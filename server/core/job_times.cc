@@ -53,6 +53,10 @@ Duration BackoffAfter(uint32_t failures_in_row) {
   return std::chrono::seconds(failures_in_row <= kSeconds.size() ? kSeconds[failures_in_row - 1] : 60);
 }
 
+bool TriesElsewhere(ReasonCode reason) {
+  return reason == ReasonCode::kBackoff || reason == ReasonCode::kResumedByUser;
+}
+
 bool KeepsPlace(uint32_t failures_in_row) {
   return BackoffAfter(failures_in_row) <= std::chrono::seconds(30);
 }

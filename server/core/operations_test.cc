@@ -418,6 +418,24 @@ TEST(Decisions, WhoseStartIsPutOffIsToldWhoComesBeforeIt) {
   EXPECT_EQ(cluster.Job(gang).state, JobState::kStarting);
 }
 
+TEST(Decisions, WhatIsReservedIsSoAgainWhenANodeIsBack) {
+  TestCluster cluster;
+  cluster.Join("a", 2).Join("b", 1);
+  const JobId runs = cluster.Submit("runs", {.ranks = 2, .time_limit_ms = 60'000, .preemptible = false});
+  cluster.BringUp(runs);
+  const JobId gang = cluster.Submit("gang", {.nodes = 2});
+  cluster.Submit("urgent", {.ranks = 2, .priority = 9});
+  const JobId later = cluster.Submit("later");
+  cluster.Decisions();
+  ASSERT_TRUE(cluster.SetAside("b", false, "looks odd"));
+  EXPECT_THAT(cluster.Decisions(),
+              Contains("nothing is kept for job 2 (gang) any more; node b is cordoned by ada: looks odd"));
+  EXPECT_EQ(cluster.LastEvent(gang).reason.code, ReasonCode::kWaitsForDevices);
+  ASSERT_TRUE(cluster.Return("b", false));
+  EXPECT_EQ(cluster.Job(later).state, JobState::kQueued);
+  EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("are kept for job 2 (gang)")));
+}
+
 TEST(Extending, WhatWasPlacedBesideWhatIsKeptEndsBeforeThatIsNeeded) {
   TestCluster cluster;
   cluster.Join("a", 1).Join("b", 1);

@@ -115,6 +115,20 @@ TEST(Preemption, WhatIsReservedIsWhereTheVictimsAre) {
   EXPECT_EQ(plan.reserved.front().parts.at(0).node, NodeId("b"));
 }
 
+TEST(Preemption, WhatWillBeTakenOnceThatMakesRoomCountsForWhatIsReserved) {
+  auto builder = PlanBuilder().Node("a", 2, {8, 8}).Node("b", 2, {9}).Holds(8, 0);
+  builder.cluster.holders[JobId(9)] = {.priority = 5};
+  builder.Ends(8, std::chrono::hours(2)).Ends(9, minutes(5)).Queue(1, 2, 2, 5);
+  const auto plan = builder.Queue(2, 1, 1, 5).For(minutes(60)).Queue(3, 1, 1, 5).For(minutes(5)).Make();
+  EXPECT_THAT(plan.reserved.front().victims, IsEmpty()) << "it is for nothing until job 9 has ended";
+  EXPECT_EQ(plan.reserved.front().from, kNow + minutes(5));
+  EXPECT_TRUE(plan.reserved.front().estimate);
+  ASSERT_EQ(plan.starts.size(), 1u) << "job 2 would put job 1 off";
+  EXPECT_EQ(plan.starts.front().job, JobId(3));
+  builder.cluster.ends.clear();
+  EXPECT_FALSE(builder.Make().reserved.front().from) << "nobody knows when job 9 ends";
+}
+
 TEST(Preemption, OfOneThatIsNotPreemptibleNothingIsTaken) {
   auto builder = PlanBuilder().Node("a", 1, {9}).Holds(9, 0).Queue(1, 1, 1, 5);
   builder.cluster.holders[JobId(9)].preemptible = false;

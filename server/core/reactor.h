@@ -302,7 +302,8 @@ class Reactor {
   Status MayRunLonger(const JobRecord& job, int64_t limit_ms, Now now) const;
   std::string WhoCameBefore(JobId job, const Reservations& before) const;
   void NoteReservation(const Reservations& all_before, const Reservation& reserved, Now now, Actions& out);
-  void NoteNotReserved(const Reservation& gone, const Reservations& before, Now now, Actions& out);
+  void NoteNotReserved(const Reservation& gone, const Reservations& before, const Snapshot& cluster, Now now,
+                       Actions& out);
   uint64_t LastStepOf(RunKey run) const;
   void SyncParts(JobId job, Now now, Actions& out);
   void SendTo(JobRecord& job, size_t part, Command command, Now now, Actions& out);

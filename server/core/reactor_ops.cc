@@ -190,6 +190,7 @@ Status Reactor::OnResume(JobId id, const std::string& actor, Now now, Actions& o
   if (event) out.push_back(std::move(*event));
   state_.Changed(id);
   dirty_ = true;
+  TryElsewhere(id, {}, now);
   return {};
 }
 
@@ -484,17 +485,24 @@ void Reactor::NoteReservation(const Reservations& all_before, const Reservation&
 }
 
 /// Where nothing is kept any more for a job that still waits.
-void Reactor::NoteNotReserved(const Reservation& gone, const Reservations& before, Now now, Actions& out) {
+void Reactor::NoteNotReserved(const Reservation& gone, const Reservations& before, const Snapshot& cluster,
+                              Now now, Actions& out) {
   const JobRecord* job = state_.FindJob(gone.job);
   if (job == nullptr || job->state != JobState::kQueued || ReservationOf(*reserved_, gone.job) != nullptr)
     return;
   std::string text = fmt::format("nothing is kept for job {} ({}) any more", job->id, job->name);
   if (gone.from) text += fmt::format("; it could start {}", FromText(gone, now));
-  text += WhoCameBefore(gone.job, before);
-  out.push_back(AppendDecision{.job = job->id,
-                               .reason = {ReasonCode::kWaitsBehindJob, std::move(text)},
-                               .actor = "scheduler",
-                               .time = now.wall});
+  const std::string who = WhoCameBefore(gone.job, before);
+  text += who;
+  for (const auto& part : gone.parts) {
+    const NodeSlots* const node = cluster.NodeOf(part.node);
+    if (node == nullptr || !node->lost) continue;
+    text += fmt::format("; node {} {}", node->id, node->why_not);
+    break;
+  }
+  const ReasonCode code = who.empty() ? ReasonCode::kWaitsForDevices : ReasonCode::kWaitsBehindJob;
+  out.push_back(AppendDecision{
+      .job = job->id, .reason = {code, std::move(text)}, .actor = "scheduler", .time = now.wall});
 }
 
 uint64_t Reactor::LastStepOf(RunKey run) const {

@@ -228,7 +228,7 @@ bool Reactor::HasRoomWithout(const JobRecord& job, const std::set<NodeId>& nodes
 /// without all of them, or at least without the last, where not that many are free.
 void Reactor::TryElsewhere(JobId id, const std::vector<NodeId>& blamed, Now now) {
   const JobRecord& job = *state_.FindJob(id);
-  if (job.state != JobState::kQueued || job.reason.code != ReasonCode::kBackoff) return;
+  if (job.state != JobState::kQueued || !TriesElsewhere(job.reason.code)) return;
   std::set<NodeId> without(blamed.begin(), blamed.end());
   if (job.crashes.times == 2 && job.crashes.nodes.size() == 1) without.insert(*job.crashes.nodes.begin());
   if (without.empty()) return;

@@ -160,8 +160,7 @@ Snapshot Reactor::FreeAndHeld(Now now, Snapshot memory) const {
                     .job_names = Emptied(memory.job_names),
                     .ends = Emptied(memory.ends),
                     .estimated = Emptied(memory.estimated),
-                    .holders = Emptied(memory.holders),
-                    .reserved = reserved_};
+                    .holders = Emptied(memory.holders)};
   FillAllowances(snapshot, now);
   snapshot.nodes.resize(state_.nodes().size());
   auto row = snapshot.nodes.begin();
@@ -278,11 +277,12 @@ void Reactor::Schedule(Now now, Actions& out) {
   for (const auto& placement : plan.starts) StartJob(placement, now, out);
   bool preempted = false;
   for (const auto& reserved : *reserved_) {
+    state_.Promise(reserved.job);
     Preempt(reserved.victims, reserved.job, cluster, now, out);
     NoteReservation(*before, reserved, now, out);
     preempted = preempted || !reserved.victims.empty();
   }
-  for (const auto& reserved : *before) NoteNotReserved(reserved, *before, now, out);
+  for (const auto& reserved : *before) NoteNotReserved(reserved, *before, cluster, now, out);
   std::erase_if(passed_over_, [this](const auto& told) {
     const JobRecord* job = state_.FindJob(told.first);
     return job == nullptr || job->state != JobState::kQueued;
@@ -381,7 +381,7 @@ void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& c
 void Reactor::SetWait(size_t place, ReasonCode code, WaitTexts& texts, Now now, Actions& out) {
   const JobId id = state_.queue()[place].id;
   const JobRecord& known = *state_.FindJob(id);
-  if (known.reason.code == ReasonCode::kBackoff && !known.avoid.empty()) {
+  if (TriesElsewhere(known.reason.code) && !known.avoid.empty()) {
     // Others took what TryElsewhere() had found free: it may go anywhere, and the next plan says why it
     // waits.
     state_.EditJob(id).avoid.clear();

@@ -123,6 +123,16 @@ TEST_F(Retries, AJobThatCrashedTwiceOnANodeIsTriedOnAnotherThatIsFree) {
   EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("without a checkpoint between, on a, b, so"));
 }
 
+TEST_F(Retries, APauseMeanwhileDoesNotTakeItBackThere) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50");
+  Crash(job, 57);
+  EXPECT_EQ(Crash(job, 57), "a");
+  ASSERT_TRUE(cluster.Pause(job));
+  ASSERT_TRUE(cluster.Resume(job));
+  EXPECT_EQ(NodeOf(job), "b");
+}
+
 TEST_F(Retries, ItGoesBackWhereOthersTookTheNode) {
   cluster.Join("a", 1).Join("b", 1);
   const JobId job = cluster.Submit("rn50");

@@ -76,6 +76,10 @@ class Room {
   /// What the gang gets first, and when, as holders end; devices that are free now before others. Nothing
   /// where it could not be had though all of them ended, without lost nodes.
   std::optional<Reservation> Reserve(const QueuedJob& job, const EndTimes& ends);
+  /// The same where those that can be taken for the job are asked for their devices once that makes room, at
+  /// `asked` or later: an estimate, where that is sooner.
+  std::optional<Reservation> ReserveOnceTaken(const QueuedJob& job, const EndTimes& ends,
+                                              const Holders& holders, Instant asked);
 
   /// Jobs of a lower priority that have to give their devices back for the gang to start, where that is
   /// enough: of the lowest priority first, then those that lose the least work. None where it is not, or

@@ -20,8 +20,10 @@ const Labels& LabelsOrNone(const NodeKind* kind) {
   return kind != nullptr ? kind->labels : none;
 }
 
-/// Jobs that have devices reserved at once, at most, for what each costs.
-constexpr size_t kMostReserved = 16;
+/// Jobs that have devices reserved at once, at most, for what each costs: that are the first for their nodes,
+/// and that are not.
+constexpr size_t kMostFirst = 16;
+constexpr size_t kMostBehind = 16;
 
 /// Nodes of many sets, which many jobs share.
 class NodeSets {
@@ -44,6 +46,8 @@ class Planner {
   /// `cluster`, and the queue that is considered, must outlive it.
   Planner(const Snapshot& cluster, std::shared_ptr<Layout> layout)
       : cluster_(cluster), room_(cluster.nodes, std::move(layout)), allowances_(cluster) {}
+  /// Before any is considered.
+  void NotePromised(const std::vector<QueuedJob>& queue);
   void Consider(const QueuedJob& job);
   /// Once all are considered.
   void Finish();
@@ -84,9 +88,26 @@ class Planner {
   std::vector<Waiter> waiters_;          ///< in the order of the queue
   NodeSets waited_for_;                  ///< that do for them
   NodeSets may_be_taken_;                ///< that do for jobs that may start first, nobody knows when
+  size_t first_ = 0;                     ///< of plan.reserved those who are the first for their nodes
+  /// The nodes of those who have had some reserved and are not considered yet, each with those after it; the
+  /// last one first.
+  std::vector<BitSet> promised_;
 };
 
+void Planner::NotePromised(const std::vector<QueuedJob>& queue) {
+  std::vector<const QueuedJob*> jobs;
+  for (const auto& job : queue) {
+    if (job.promised && jobs.size() < kMostBehind) jobs.push_back(&job);
+  }
+  for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
+    BitSet nodes = promised_.empty() ? BitSet() : promised_.back();
+    nodes.Insert(room_.NodesFor(**job));
+    promised_.push_back(std::move(nodes));
+  }
+}
+
 void Planner::Consider(const QueuedJob& job) {
+  if (job.promised && !promised_.empty()) promised_.pop_back();
   const bool retries_later = job.not_before > cluster_.now;
   if (retries_later && job.code != ReasonCode::kBackoff) {
     waits_.push_back({&job, ReasonCode::kBackoff});
@@ -123,6 +144,8 @@ void Planner::Finish() {
     const bool for_devices = code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob;
     if (for_devices && ReservationOf(plan.reserved, job->id) == nullptr && LacksQuotaNow(*job))
       code = ReasonCode::kQuota;
+    // What was free may have gone to one behind it that is over in time.
+    if (code == ReasonCode::kWaitsBehindJob && !room_.Holds(*job)) code = ReasonCode::kWaitsForDevices;
     if (code != job->code) plan.waits.push_back({job->id, code});
   }
 }
@@ -134,18 +157,25 @@ ReasonCode Planner::WaitForQuota(const QueuedJob& job) {
   return ReasonCode::kQuota;
 }
 
-/// Who comes after it and could use the same nodes has nothing reserved, but for what it has already.
+/// Who comes after it and could use the same nodes has nothing reserved, but for those that have had some,
+/// and those before them: when they are done is when these can start.
 void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
   if (code != ReasonCode::kWaitsForDevices && code != ReasonCode::kWaitsBehindJob) return;
   const BitSet& nodes = room_.NodesFor(job);
-  const bool has_already = ReservationOf(*cluster_.reserved, job.id) != nullptr;
-  if (!has_already && waited_for_.Has(nodes)) return;
+  const bool before_promised = !promised_.empty() && promised_.back().Meets(nodes);
+  if (!job.promised && !before_promised && waited_for_.Has(nodes)) return;
   // What only lost nodes would complete may wait for ever: they may never return.
   if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
   const bool first = code == ReasonCode::kWaitsForDevices && !waited_for_.Meet(nodes);
-  const bool may = plan.reserved.size() < kMostReserved;
-  if (may && first && !Reserve(job)) return;
-  if (may && !first && has_already && !ReserveAfterOthers(job)) return;
+  const size_t others = plan.reserved.size() - first_;
+  const bool keeps =
+      job.promised ? others < kMostBehind : before_promised && others + promised_.size() < kMostBehind;
+  if (first && first_ < kMostFirst) {
+    if (!Reserve(job)) return;
+    ++first_;
+  } else if (!first && keeps && !ReserveAfterOthers(job)) {
+    return;
+  }
   waited_for_.Add(nodes);
   waiters_.push_back({&nodes, job.id});
 }
@@ -218,10 +248,12 @@ bool Planner::Reserve(const QueuedJob& job) {
   auto ends = cluster_.ends;
   auto victims = room_.WillHold(job) ? std::vector<JobId>() : room_.ChooseVictims(job, cluster_.holders);
   for (const JobId victim : victims) EndsBy(victim, cluster_.now + cluster_.holders.at(victim).to_stop, ends);
-  auto found = room_.Reserve(job, ends);
+  auto found = victims.empty() && !room_.WillHold(job)
+                   ? room_.ReserveOnceTaken(job, ends, cluster_.holders, cluster_.now)
+                   : room_.Reserve(job, ends);
   if (!found) return false;
   found->victims = std::move(victims);
-  found->estimate = may_be_taken_.Meet(room_.NodesFor(job));
+  found->estimate = found->estimate || may_be_taken_.Meet(room_.NodesFor(job));
   const auto nodes = room_.NodesOf(found->parts);
   for (size_t i = 0; i < nodes.size() && !found->estimate; ++i)
     found->estimate = IsHeldByGuess(found->parts[i], cluster_.nodes[nodes[i]]);
@@ -229,10 +261,11 @@ bool Planner::Reserve(const QueuedJob& job) {
   return true;
 }
 
-/// For who was the first once: what comes free when those who came before it are done, too. Nobody is
-/// preempted for it. False where nothing can be.
+/// What comes free when those before it are done, too. Nobody is preempted for it yet. False where nothing
+/// can be.
 bool Planner::ReserveAfterOthers(const QueuedJob& job) {
-  auto found = (beside_ ? *beside_ : room_).Reserve(job, cluster_.ends);
+  Room& room = beside_ ? *beside_ : room_;
+  auto found = room.ReserveOnceTaken(job, cluster_.ends, cluster_.holders, cluster_.now);
   if (!found) return false;
   // Of those before it some may wait for whom nothing is reserved.
   found->estimate = true;
@@ -408,6 +441,7 @@ Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue) {
 
 Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue, std::shared_ptr<Layout>& memory) {
   Planner planner(cluster, LayoutFrom(memory, cluster.nodes));
+  planner.NotePromised(queue);
   for (const auto& job : queue) planner.Consider(job);
   planner.Finish();
   return std::move(planner.plan);

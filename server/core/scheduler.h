@@ -65,6 +65,7 @@ struct QueuedJob {
   uint32_t most_devices = kAnySize;     ///< that a node may have for it to be placed there
   ReasonCode code = ReasonCode::kNone;  ///< why it waits, as last decided
   bool regroups = false;                ///< it only ended to go on with the nodes that are kept for it
+  bool promised = false;                ///< it has had devices reserved since it has been waiting
 
   /// By which it has its place. It preempts others by its priority alone.
   int Rank() const { return priority + aged; }
@@ -164,8 +165,8 @@ class NodesCheck {
   std::pair<Devices, const Judged*> last_{};  ///< many in a row have the same
 };
 
-/// What is kept for a job that waits for devices: for the first of those that could use the same nodes, and
-/// for who was the first when others came before it.
+/// What is kept for a job that waits for devices: for the first of those that could use the same nodes, for
+/// who was the first when others came before it, and for these.
 struct Reservation {
   JobId job;
   QueueKey place = {};  ///< of the job
@@ -237,7 +238,7 @@ struct Snapshot {
   Holders holders;                              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
   std::string currency;                         ///< of prices, for people; may be empty
-  /// By the plan before. Shared: a large gang's has many parts.
+  /// By the plan before; no matter to MakePlan(). Shared: a large gang's has many parts.
   std::shared_ptr<const Reservations> reserved = std::make_shared<const Reservations>();
 
   /// Null for one that is not there.
@@ -274,8 +275,9 @@ struct Plan {
 /// Places whole gangs on free devices; never part of one. Goes through the queue in order. The first job that
 /// waits for devices has those reserved that come free for it first (EASY backfilling, Lifka 1995); those
 /// after it may start on others, or on these too where they end before they are needed, so nobody is starved.
-/// The same has each later one that could use no node which one before it waits for, up to so many; and it
-/// keeps it when others come before it: what comes free after them, so that nobody behind it puts it off.
+/// The same has each later one that could use no node which one before it waits for, up to so many. Who has
+/// had devices reserved keeps some when others come before it, as these have then: what comes free when those
+/// before it are done, so that nobody behind puts it off; up to so many.
 /// Where jobs of a lower priority than such a one hold what it needs, they are preempted, as few and as
 /// cheaply as Room::ChooseVictims() finds. One that no set of known nodes could hold has nothing reserved.
 /// One that waits for its retry keeps its place: it gets devices before those that come after it, but only

@@ -189,7 +189,7 @@ TEST(Backfill, OneThatNeedsNoneOfTheFirstOnesNodesHasDevicesReservedToo) {
   EXPECT_EQ(plan.reserved[1].from, kNow + minutes(40));
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1u, ReasonCode::kWaitsForDevices),
                                        std::pair(2u, ReasonCode::kWaitsForDevices),
-                                       std::pair(3u, ReasonCode::kWaitsBehindJob)));
+                                       std::pair(3u, ReasonCode::kWaitsForDevices)));
   ASSERT_THAT(plan.starts, SizeIs(1)) << "which is over in time";
   EXPECT_EQ(plan.starts[0].job, JobId(4));
 }
@@ -228,10 +228,8 @@ TEST(Backfill, WhatTheSamePlanStartsEndsInItsTimeToo) {
 /// comes before it and waits for both devices of a.
 PlanBuilder AGangThatSomebodyCameBefore(Duration most) {
   PlanBuilder builder;
-  builder.Node("a", 2, {9, 9}).Node("b", 1).Ends(9, minutes(1)).Queue(2, 2, 1);
-  builder.cluster.reserved = std::make_shared<const Reservations>(builder.Make().reserved);
-  builder.queue.clear();
-  return builder.Queue(3, 1, 2, 9).For(most).Queue(2, 2, 1);
+  builder.Node("a", 2, {9, 9}).Node("b", 1).Ends(9, minutes(1));
+  return builder.Queue(3, 1, 2, 9).For(most).Queue(2, 2, 1).Promised();
 }
 
 TEST(Backfill, WhatIsReservedIsKeptThoughAnotherComesBeforeIt) {
@@ -264,11 +262,26 @@ TEST(Backfill, WhoComesAfterOneOfUnknownLengthKeepsWhatIsReservedToo) {
 
 TEST(Backfill, WhoWasNeverTheFirstHasNothingReserved) {
   PlanBuilder builder = AGangThatSomebodyCameBefore(minutes(60));
-  builder.cluster.reserved = std::make_shared<const Reservations>();
+  builder.queue.back().promised = false;
   const auto plan = builder.Queue(4, 1, 1).Make();
   EXPECT_THAT(plan.reserved, SizeIs(1));
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_EQ(plan.starts[0].passes, JobId(2));
+}
+
+TEST(Backfill, WhoWaitsBeforeWhatIsKeptHasSomethingReservedToo) {
+  PlanBuilder builder = AGangThatSomebodyCameBefore(minutes(60));
+  builder.cluster.nodes[1].holders[0] = JobId(8);
+  builder.Ends(8, minutes(2)).Queue(4, 1, 1, 5).For(minutes(180)).Queue(5, 1, 1, 4);
+  std::swap(builder.queue[1], builder.queue[2]);
+  std::swap(builder.queue[2], builder.queue[3]);
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.reserved, SizeIs(4)) << "in the order of the queue: jobs 3, 4, 5 and 2";
+  EXPECT_THAT(Where({JobId(4), plan.reserved[1].parts}), ElementsAre("b:0@0"));
+  EXPECT_EQ(plan.reserved[1].from, kNow + minutes(2));
+  EXPECT_THAT(Where({JobId(5), plan.reserved[2].parts}), ElementsAre("a:0@0"));
+  EXPECT_EQ(plan.reserved[2].from, kNow + minutes(61)) << "when job 3 has ended";
+  EXPECT_EQ(plan.reserved[3].from, kNow + minutes(182)) << "when job 4 has ended";
 }
 
 TEST(Backfill, WhoComesBeforeWhatIsKeptTakesIt) {
@@ -290,8 +303,9 @@ TEST(Backfill, AShortJobUsesReservedDevicesUntilTheyAreNeeded) {
   ASSERT_THAT(plan.starts, SizeIs(1)) << "job 2 would be late, and job 3 takes the only free device";
   EXPECT_EQ(plan.starts[0].job, JobId(3));
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1u, ReasonCode::kWaitsForDevices),
-                                       std::pair(2u, ReasonCode::kWaitsBehindJob),
-                                       std::pair(4u, ReasonCode::kWaitsForDevices)));
+                                       std::pair(2u, ReasonCode::kWaitsForDevices),
+                                       std::pair(4u, ReasonCode::kWaitsForDevices)))
+      << "nothing is free any more";
 }
 
 TEST(Backfill, OneWhoseTimeNobodyKnowsLeavesReservedDevicesAlone) {

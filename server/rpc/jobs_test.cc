@@ -181,6 +181,8 @@ TEST_F(RpcTest, HowLongARunWillTakeByItsSpeedIsWhenTheNextOneStarts) {
   EXPECT_NEAR(starts_in(0), 600, 30) << "a report without an estimate does not say that it ends now";
   EXPECT_NEAR(starts_in(-1), 600, 30);
   EXPECT_NEAR(starts_in(200), 200, 30);
+  const uint64_t rescue = Submit(std::string(kJob) + "after: [{job: 1, when: failed}]\n");
+  EXPECT_EQ(Get(rescue).job().expected_start_us(), 0) << "when it ends is known, not that it fails";
   EXPECT_THAT(Get(next).job().reason_text(), HasSubstr("job 1 (rn50) holds a and ends in about 3 min"));
 }
 

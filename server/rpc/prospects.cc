@@ -38,6 +38,8 @@ std::optional<Instant> ComesAt(const JobRecord& job, const ClusterView& view, No
   Instant at = now.steady + std::min<std::chrono::microseconds>(held, kFarOff);
   for (const auto& dependency : job.after) {
     if (dependency.ended) continue;
+    // That it ends is known, not that it fails.
+    if (dependency.when == AfterEnd::kFailed) return std::nullopt;
     // One that only gives its devices back has not ended then.
     const auto holder = view.snapshot.holders.find(dependency.job);
     const Leaving leaving = holder == view.snapshot.holders.end() ? Leaving::kNot : holder->second.leaving;

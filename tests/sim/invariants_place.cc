@@ -32,7 +32,8 @@ bool CouldUse(const World& world, const QueuedJob& entry, const JobRecord& start
   if (entry.needs->whole_nodes && HasQuotas(world, *state.FindJob(entry.id))) return false;
   return std::any_of(started.run.parts.begin(), started.run.parts.end(), [&](const Part& part) {
     const NodeRecord* node = state.FindNode(part.node);
-    return node != nullptr && node->devices.size() >= entry.ranks_per_node && NodeDoes(entry.needs, *node);
+    return node != nullptr && node->devices.size() >= entry.ranks_per_node && NodeDoes(entry.needs, *node) &&
+           !entry.avoid.contains(part.node);
   });
 }
 

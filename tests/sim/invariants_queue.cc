@@ -290,7 +290,7 @@ void WhoHasDevicesReservedKeepsThem(World& world, const Batch& batch, const char
   for (const auto& one : reactor.reserved())
     now.of.emplace(one.job, reactor.state().FindJob(one.job)->generation);
   const auto before = std::exchange(world.ledger.reserved, now);
-  if (before.nodes != now.nodes || now.of.size() == kMost || !world.ledger.foreign.empty()) return;
+  if (before.nodes != now.nodes || now.of.size() >= kMost || !world.ledger.foreign.empty()) return;
   for (const auto& entry : reactor.state().queue()) {
     const bool waits =
         entry.code == ReasonCode::kWaitsForDevices || entry.code == ReasonCode::kWaitsBehindJob;

@@ -80,8 +80,8 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
       const bool failed_here = std::any_of(
           job.run.exits.begin(), job.run.exits.end(),
           [&](const RankExit& exit) { return IsOwn{job}(exit) && PartOfRank(job.run, exit.rank) == &part; });
-      // What a node is set aside for, in this commit too, is remembered until it is used again. Of checkpoints
-      // nobody knows here whether they were told before the end.
+      // What a node is set aside for, in this commit too, is remembered until it is used again. Of
+      // checkpoints nobody knows here whether they were told before the end.
       const NodeRecord* const node = world.daemon.reactor().state().FindNode(part.node);
       const bool aside = world.ledger.aside.contains(part.node) || (node != nullptr && IsAsideByImgd(*node));
       if (event.to == JobState::kCompleted && !aside) jobs.clear();

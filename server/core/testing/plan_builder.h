@@ -61,6 +61,11 @@ class PlanBuilder {
     queue.back().code = ReasonCode::kBackoff;
     return *this;
   }
+  /// The job queued last has had devices reserved.
+  PlanBuilder& Promised() {
+    queue.back().promised = true;
+    return *this;
+  }
   /// The job queued last holds its devices no longer than this.
   PlanBuilder& For(Duration most) {
     queue.back().most = most;
