@@ -383,7 +383,7 @@ std::string WaitTexts::Explain(const Waiting& waiting) {
       return ExplainDevices(cluster_, room(), job) + position;
     case ReasonCode::kWaitsBehindJob: {
       const auto [needs, free] = needs_and_free();
-      const Reservation* const kept = cluster_.KeptFrom(job);
+      const Reservation* const kept = kept_.From(job);
       if (kept == nullptr) {
         return fmt::format("{}; {}, but those before it in the queue come first{}", needs, free, position);
       }
@@ -431,8 +431,10 @@ std::string WaitTexts::Of(const Waiting& waiting) {
 
 std::string WaitTexts::OfShape(const Waiting& waiting) {
   const QueuedJob& job = waiting.job;
+  // For whom what is free is kept.
+  const size_t before = waiting.code == ReasonCode::kWaitsBehindJob ? kept_.Before(job) : 0;
   Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.most_devices,
-              job.needs, job.folder, job.resumes_with, job.avoid, cluster_.ReservedBefore(job),
+              job.needs, job.folder, job.resumes_with, job.avoid, before,
               ReservationOf(*cluster_.reserved, job.id) != nullptr);
   const auto [known, is_new] = known_.try_emplace(std::move(shape));
   if (is_new) known->second = Explain({.job = job, .code = waiting.code});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/core/allowances.h"
+#include "server/core/kept.h"
 #include "server/core/room.h"
 #include "server/core/scheduler.h"
 #include "server/core/types.h"
@@ -64,8 +65,9 @@ class WaitTexts {
  public:
   /// `cluster` must outlive it. `layout`: of its nodes; null where there is none yet.
   explicit WaitTexts(const Snapshot& cluster, std::shared_ptr<Layout> layout = nullptr)
-      : cluster_(cluster), layout_(std::move(layout)) {}
+      : cluster_(cluster), layout_(std::move(layout)), kept_(cluster) {}
   std::string Of(const Waiting& waiting);
+  Kept& kept() { return kept_; }
 
  private:
   /// Why, what of which nodes it asks for, and whether something is reserved for it.
@@ -79,7 +81,8 @@ class WaitTexts {
   std::shared_ptr<Layout> layout_;
   std::optional<Room> room_;              ///< once it was asked for
   std::optional<Allowances> allowances_;  ///< likewise
-  std::map<Shape, std::string> known_;    ///< without its place in the queue
+  Kept kept_;
+  std::map<Shape, std::string> known_;  ///< without its place in the queue
 };
 
 /// "its log says \"CUDA error: uncorrectable ECC error\": a GPU is broken (pattern ecc)".

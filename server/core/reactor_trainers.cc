@@ -372,8 +372,8 @@ void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& c
   for (place = 0; place < told; ++place) {
     const QueuedJob& job = state_.queue()[place];
     if (job.code != ReasonCode::kWaitsBehindJob) continue;
-    const auto [kept, is_new] = kept_from.try_emplace({job.needs.place(), cluster.ReservedBefore(job)});
-    if (is_new) kept->second = cluster.KeptFrom(job);
+    const auto [kept, is_new] = kept_from.try_emplace({job.needs.place(), texts.kept().Before(job)});
+    if (is_new) kept->second = texts.kept().From(job);
     NotePassedOver(job.id, kept->second, place, now, out);
   }
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "server/core/allowances.h"
@@ -71,6 +70,9 @@ class Planner {
   std::optional<std::vector<Part>> Place(const QueuedJob& job);
   ReasonCode WhyNot(const QueuedJob& job);
   bool EndsInTime(const QueuedJob& job);
+  bool IsBeforePromised(const BitSet& nodes) const {
+    return !promised_.empty() && promised_.back().Meets(nodes);
+  }
   void WaitFor(const QueuedJob& job, ReasonCode code);
   bool Reserve(const QueuedJob& job);
   bool ReserveAfterOthers(const QueuedJob& job);
@@ -162,7 +164,7 @@ ReasonCode Planner::WaitForQuota(const QueuedJob& job) {
 void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
   if (code != ReasonCode::kWaitsForDevices && code != ReasonCode::kWaitsBehindJob) return;
   const BitSet& nodes = room_.NodesFor(job);
-  const bool before_promised = !promised_.empty() && promised_.back().Meets(nodes);
+  const bool before_promised = IsBeforePromised(nodes);
   if (!job.promised && !before_promised && waited_for_.Has(nodes)) return;
   // What only lost nodes would complete may wait for ever: they may never return.
   if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
@@ -278,8 +280,12 @@ void Planner::Keep(const QueuedJob& job, Reservation reserved) {
   nodes_of_.push_back(&room_.NodesFor(job));
   allowances_.Count(job, allowances_.DevicesOf(reserved.parts));
   if (!beside_) beside_ = room_;
-  const bool known = job.most > Duration::zero() && reserved.from;
-  beside_->Promise(reserved.parts, known ? *reserved.from + job.most : Instant::max());
+  if (IsBeforePromised(*nodes_of_.back())) {
+    const bool known = job.most > Duration::zero() && reserved.from;
+    beside_->Promise(reserved.parts, known ? *reserved.from + job.most : Instant::max());
+  } else {
+    beside_->Take(reserved.parts);
+  }
   plan.reserved.push_back(std::move(reserved));
 }
 
@@ -289,26 +295,6 @@ const Reservation* ReservationOf(const Reservations& reserved, JobId job) {
   const auto of = std::find_if(reserved.begin(), reserved.end(),
                                [job](const Reservation& one) { return one.job == job; });
   return of == reserved.end() ? nullptr : &*of;
-}
-
-size_t Snapshot::ReservedBefore(const QueuedJob& job) const {
-  const auto after =
-      std::find_if(reserved->begin(), reserved->end(),
-                   [key = job.Key()](const Reservation& one) { return !one.place.Before(key); });
-  return static_cast<size_t>(after - reserved->begin());
-}
-
-const Reservation* Snapshot::KeptFrom(const QueuedJob& job) const {
-  const Reservation* first = nullptr;
-  for (const auto& one : std::span(*reserved).first(ReservedBefore(job))) {
-    for (const auto& part : one.parts) {
-      const NodeSlots* const node = NodeOf(part.node);
-      if (node == nullptr || job.IsTooLarge(*node) || node->RoomFor(job.needs) == 0) continue;
-      if (node->Free() > 0) return &one;
-      if (first == nullptr) first = &one;
-    }
-  }
-  return first;
 }
 
 bool QueuedJob::KeepsOff(const NodeSlots& node) const { return IsTooLarge(node) || avoid.contains(node.id); }

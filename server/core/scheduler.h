@@ -244,11 +244,6 @@ struct Snapshot {
   /// Null for one that is not there.
   NodeSlots* NodeOf(const NodeId& id);
   const NodeSlots* NodeOf(const NodeId& id) const;
-  /// How many of those who have something reserved come before it.
-  size_t ReservedBefore(const QueuedJob& job) const;
-  /// What is reserved for one before it on nodes that do for it: first where something is free, else first of
-  /// all; null where nothing is.
-  const Reservation* KeptFrom(const QueuedJob& job) const;
 };
 
 /// A gang and where it goes.

@@ -161,7 +161,7 @@ MUTANTS = [
     Mutant("a retry starts before its wait is over", "scheduler.cc",
            "(retries_later ? plan.kept : plan.starts)", "(retries_later ? plan.starts : plan.starts)"),
     Mutant("what is reserved is given away", "scheduler.cc", 
-           "  beside_->Promise(reserved.parts, known ? *reserved.from + job.most : Instant::max());\n", ""),
+           "  } else {\n    beside_->Take(reserved.parts);\n  }\n", "  }\n"),
     Mutant("what is reserved is lost to who comes before it", "cluster_state.cc",
            "entry.promised = promised_.contains(job.id);", "entry.promised = false;"),
     Mutant("what is reserved for two is promised twice", "scheduler.cc",
