@@ -34,8 +34,12 @@ auto Kept::ExamplesOf(size_t reserved) -> const std::vector<Example>& {
   if (examples) return *examples;
   examples.emplace();
   std::set<std::pair<NodeSort, bool>> known;
+  // A large gang's parts are mostly on nodes next to each other.
+  const NodeSlots* const end = cluster_.nodes.data() + cluster_.nodes.size();
+  const NodeSlots* node = end;
   for (const auto& part : (*cluster_.reserved)[reserved].parts) {
-    const NodeSlots* const node = cluster_.NodeOf(part.node);
+    const bool is_next = node != nullptr && node != end && ++node != end && node->id == part.node;
+    if (!is_next) node = cluster_.NodeOf(part.node);
     if (node == nullptr) continue;
     const bool free = node->Free() > 0;
     if (known.emplace(node->Sort(), free).second) examples->push_back({node, free});

@@ -359,8 +359,7 @@ void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nod
   }
 }
 
-void Room::Promise(const std::vector<Part>& parts, Instant until) {
-  const auto nodes = NodesOf(parts);
+void Room::Promise(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes, Instant until) {
   Take(parts, nodes, until);
   for (size_t at = 0; at < parts.size(); ++at) {
     const auto& devices = (*nodes_)[nodes[at]].devices;

@@ -26,6 +26,11 @@ namespace imgd {
 /// for any two.
 QueuedJob Anywhere(const QueuedJob& job);
 
+/// When holders end where all that can be taken for the gang are asked for their devices then; nothing where
+/// none can be.
+std::optional<EndTimes> EndsIfTaken(const QueuedJob& job, const EndTimes& ends, const Holders& holders,
+                                    Instant asked);
+
 /// How many nodes that share its folder could hold a node's share of the gang: now, and if all jobs ended,
 /// counting lost nodes too.
 struct Fit {
@@ -71,7 +76,7 @@ class Room {
   std::vector<uint32_t> NodesOf(const std::vector<Part>& parts) const;
   /// As Take(), and what is not free is given back then too, whoever has it now: it is somebody's from when
   /// it comes free until then.
-  void Promise(const std::vector<Part>& parts, Instant until);
+  void Promise(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes, Instant until);
 
   /// What the gang gets first, and when, as holders end; devices that are free now before others. Nothing
   /// where it could not be had though all of them ended, without lost nodes.
@@ -141,6 +146,7 @@ class Room {
 
   class Ends;
   struct Candidate;
+  struct Choice;
   using Release = std::pair<Instant, uint32_t>;  ///< when a device comes free, and its index
 
   View& ViewOf(const QueuedJob& job);
@@ -161,8 +167,13 @@ class Room {
   Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
   Instant EndOf(uint32_t node, size_t i, Ends& ends) const;
   void FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const;
+  bool HasOneHolder(uint32_t node) const;
+  std::vector<uint32_t> FirstDevices(const View& view, uint32_t node, uint32_t count, Ends& ends,
+                                     std::vector<Release>& releases) const;
   Candidate CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& ends,
                         std::vector<Release>& releases) const;
+  std::optional<Choice> Earliest(const QueuedJob& job, const EndTimes& ends);
+  Reservation Reserve(const QueuedJob& job, const Choice& choice, const EndTimes& ends);
   static Instant ReadyOf(const std::vector<Candidate>& candidates, size_t nodes);
   void KeepClose(std::vector<Candidate>& candidates, uint32_t nodes);
   static void KeepLeastBusy(std::vector<Candidate>& candidates, size_t nodes);

@@ -102,24 +102,59 @@ Instant Room::ReadyOf(const std::vector<Candidate>& candidates, size_t nodes) {
   return *last;
 }
 
+/// What a gang could have first.
+struct Room::Choice {
+  Instant start;
+  std::vector<Candidate> nodes;
+
+  /// Where all is free already it is nodes out of reach that it waits for.
+  std::optional<Instant> from() const {
+    if (start == Instant::max() || start == Instant::min()) return std::nullopt;
+    return start;
+  }
+};
+
+/// One job has all of the node's devices, and gives them back when it ends.
+bool Room::HasOneHolder(uint32_t node) const {
+  const auto& holders = (*nodes_)[node].holders;
+  return holders.front() != JobId() && !promised_.Contains(node) &&
+         std::equal(holders.begin() + 1, holders.end(), holders.begin());
+}
+
+/// So many devices of a node that has room for them: those that come free first.
+std::vector<uint32_t> Room::FirstDevices(const View& view, uint32_t node, uint32_t count, Ends& ends,
+                                         std::vector<Release>& releases) const {
+  std::vector<uint32_t> devices;
+  devices.reserve(count);
+  const auto& all = (*nodes_)[node].devices;
+  if (free_on_[node] != all.size() && !HasOneHolder(node)) {
+    FindReleases(view, node, ends, releases);
+    for (uint32_t i = 0; i < count; ++i) devices.push_back(releases[i].second);
+    return devices;
+  }
+  const auto& does = layout_->JudgedOf(*view.frame, node).does;
+  for (size_t i = 0; devices.size() < count; ++i) {
+    if (does.empty() || does[i]) devices.push_back(all[i]);
+  }
+  return devices;
+}
+
 /// Of a node that has room for so many ranks.
 auto Room::CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& ends,
                        std::vector<Release>& releases) const -> Candidate {
   // Mostly nobody has any of them, or one job has all.
   const auto& holders = (*nodes_)[node].holders;
   if (free_on_[node] == holders.size()) return {Instant::min(), 0, node};
-  const bool one_holder = holders.front() != JobId() && !promised_.Contains(node) &&
-                          std::equal(holders.begin() + 1, holders.end(), holders.begin());
-  if (one_holder) return {ends.Of(holders.front()), ranks, node};
+  if (HasOneHolder(node)) return {ends.Of(holders.front()), ranks, node};
   FindReleases(view, node, ends, releases);
   const auto busy = std::count_if(releases.begin(), releases.begin() + ranks,
                                   [](const auto& release) { return release.first != Instant::min(); });
   return {releases[ranks - 1].first, static_cast<uint32_t>(busy), node};
 }
 
-std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& ends) {
-  std::optional<Instant> best;
-  std::vector<Candidate> chosen;
+/// When the gang could start, and on which nodes; nothing where it never could.
+auto Room::Earliest(const QueuedJob& job, const EndTimes& ends) -> std::optional<Choice> {
+  std::optional<Choice> best;
   Ends known_ends(ends);
   std::vector<Release> releases;
   const QueuedJob anywhere = Anywhere(job);
@@ -138,25 +173,44 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& e
     }
     if (candidates.size() < job.nodes) continue;
     const Instant start = ReadyOf(candidates, job.nodes);
-    if (best && start >= *best) continue;
-    best = start;
+    if (best && start >= best->start) continue;
     std::erase_if(candidates, [start](const Candidate& candidate) { return candidate.ready > start; });
     // Where nobody knows when it starts, all that counts is that fewer and fewer devices are waited for.
     if (job.nodes > 1 && start != Instant::max()) KeepClose(candidates, job.nodes);
     KeepLeastBusy(candidates, job.nodes);
-    chosen = std::move(candidates);
+    best = {start, std::move(candidates)};
   }
-  if (!best) return std::nullopt;
+  return best;
+}
+
+Reservation Room::Reserve(const QueuedJob& job, const Choice& choice, const EndTimes& ends) {
+  Ends known_ends(ends);
+  std::vector<Release> releases;
+  const View& view = ViewOf(Anywhere(job));
   Reservation reserved{.job = job.id};
-  // Where all is free already it is nodes out of reach that it waits for.
-  if (*best != Instant::max() && *best != Instant::min()) reserved.from = *best;
-  for (const auto& candidate : chosen) {
-    FindReleases(view, candidate.node, known_ends, releases);
-    std::vector<uint32_t> devices;
-    for (uint32_t i = 0; i < job.ranks_per_node; ++i) devices.push_back(releases[i].second);
+  reserved.from = choice.from();
+  for (const auto& candidate : choice.nodes) {
+    auto devices = FirstDevices(view, candidate.node, job.ranks_per_node, known_ends, releases);
     const auto first_rank = static_cast<uint32_t>(reserved.parts.size()) * job.ranks_per_node;
     reserved.parts.push_back(PartOn(candidate.node, first_rank, std::move(devices), job.needs));
   }
+  return reserved;
+}
+
+std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& ends) {
+  const auto choice = Earliest(job, ends);
+  return choice ? std::optional(Reserve(job, *choice, ends)) : std::nullopt;
+}
+
+std::optional<Reservation> Room::ReserveOnceTaken(const QueuedJob& job, const EndTimes& ends,
+                                                  const Holders& holders, Instant asked) {
+  const auto choice = Earliest(job, ends);
+  if (!choice) return std::nullopt;
+  const auto if_taken = EndsIfTaken(job, ends, holders, asked);
+  const auto sooner = if_taken ? Earliest(job, *if_taken) : std::nullopt;
+  if (!sooner || !sooner->from() || sooner->start >= choice->start) return Reserve(job, *choice, ends);
+  Reservation reserved = Reserve(job, *sooner, *if_taken);
+  reserved.estimate = true;
   return reserved;
 }
 

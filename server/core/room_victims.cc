@@ -66,27 +66,6 @@ bool CanBeTaken(const Holder& holder, const QueuedJob& job) {
   return holder.preemptible && !holder.Leaves() && holder.priority < job.priority;
 }
 
-/// When holders end where all that can be taken for it are asked then; nothing where none can be.
-std::optional<EndTimes> EndsIfTaken(const QueuedJob& job, const EndTimes& ends, const Holders& holders,
-                                    Instant asked) {
-  EndTimes taken;
-  for (const auto& [id, holder] : holders) {
-    if (CanBeTaken(holder, job)) taken.emplace_hint(taken.end(), id, asked + holder.to_stop);
-  }
-  if (taken.empty()) return std::nullopt;
-  EndTimes all;
-  all.reserve(taken.size() + ends.size());
-  auto next = taken.begin();
-  for (const auto& [id, end] : ends) {
-    for (; next != taken.end() && next->first < id; ++next) all.insert(all.end(), *next);
-    const bool both = next != taken.end() && next->first == id;
-    all.emplace_hint(all.end(), id, both ? std::min(end, next->second) : end);
-    if (both) ++next;
-  }
-  all.insert(next, taken.end());
-  return all;
-}
-
 enum class Will : uint8_t { kStays, kLeaves, kCanBeTaken };
 
 /// What holders do for a gang, looked at once for each of them.
@@ -322,16 +301,24 @@ class VictimSearch {
 
 }  // namespace
 
-std::optional<Reservation> Room::ReserveOnceTaken(const QueuedJob& job, const EndTimes& ends,
-                                                  const Holders& holders, Instant asked) {
-  auto found = Reserve(job, ends);
-  const auto if_taken = EndsIfTaken(job, ends, holders, asked);
-  if (!if_taken) return found;
-  auto sooner = Reserve(job, *if_taken);
-  const bool is = sooner && sooner->from && (!found || !found->from || *sooner->from < *found->from);
-  if (!is) return found;
-  sooner->estimate = true;
-  return sooner;
+std::optional<EndTimes> EndsIfTaken(const QueuedJob& job, const EndTimes& ends, const Holders& holders,
+                                    Instant asked) {
+  EndTimes taken;
+  for (const auto& [id, holder] : holders) {
+    if (CanBeTaken(holder, job)) taken.emplace_hint(taken.end(), id, asked + holder.to_stop);
+  }
+  if (taken.empty()) return std::nullopt;
+  EndTimes all;
+  all.reserve(taken.size() + ends.size());
+  auto next = taken.begin();
+  for (const auto& [id, end] : ends) {
+    for (; next != taken.end() && next->first < id; ++next) all.insert(all.end(), *next);
+    const bool both = next != taken.end() && next->first == id;
+    all.emplace_hint(all.end(), id, both ? std::min(end, next->second) : end);
+    if (both) ++next;
+  }
+  all.insert(next, taken.end());
+  return all;
 }
 
 std::vector<JobId> Room::ChooseVictims(const QueuedJob& job, const Holders& holders) {

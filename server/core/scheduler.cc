@@ -256,9 +256,6 @@ bool Planner::Reserve(const QueuedJob& job) {
   if (!found) return false;
   found->victims = std::move(victims);
   found->estimate = found->estimate || may_be_taken_.Meet(room_.NodesFor(job));
-  const auto nodes = room_.NodesOf(found->parts);
-  for (size_t i = 0; i < nodes.size() && !found->estimate; ++i)
-    found->estimate = IsHeldByGuess(found->parts[i], cluster_.nodes[nodes[i]]);
   Keep(job, std::move(*found));
   return true;
 }
@@ -278,13 +275,16 @@ bool Planner::ReserveAfterOthers(const QueuedJob& job) {
 void Planner::Keep(const QueuedJob& job, Reservation reserved) {
   reserved.place = job.Key();
   nodes_of_.push_back(&room_.NodesFor(job));
+  const auto nodes = room_.NodesOf(reserved.parts);
+  for (size_t i = 0; i < nodes.size() && !reserved.estimate; ++i)
+    reserved.estimate = IsHeldByGuess(reserved.parts[i], cluster_.nodes[nodes[i]]);
   allowances_.Count(job, allowances_.DevicesOf(reserved.parts));
   if (!beside_) beside_ = room_;
   if (IsBeforePromised(*nodes_of_.back())) {
     const bool known = job.most > Duration::zero() && reserved.from;
-    beside_->Promise(reserved.parts, known ? *reserved.from + job.most : Instant::max());
+    beside_->Promise(reserved.parts, nodes, known ? *reserved.from + job.most : Instant::max());
   } else {
-    beside_->Take(reserved.parts);
+    beside_->Take(reserved.parts, nodes, Instant::max());
   }
   plan.reserved.push_back(std::move(reserved));
 }

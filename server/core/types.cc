@@ -28,10 +28,6 @@ std::string_view NameOf(JobState state) {
   return "UNKNOWN";
 }
 
-bool Part::Takes(uint32_t device) const {
-  return whole || std::find(devices.begin(), devices.end(), device) != devices.end();
-}
-
 bool IsFinal(JobState state) {
   return state == JobState::kCompleted || state == JobState::kFailed || state == JobState::kCancelled;
 }

@@ -216,7 +216,9 @@ struct Part {
   bool Over() const { return lost || phase == RunPhase::kGone; }
   uint32_t Ranks() const { return ranks != 0 ? ranks : static_cast<uint32_t>(devices.size()); }
   /// Whether the node's device of this index is not for others.
-  bool Takes(uint32_t device) const;
+  bool Takes(uint32_t device) const {
+    return whole || std::find(devices.begin(), devices.end(), device) != devices.end();
+  }
   bool Has(uint32_t rank) const { return rank >= first_rank && rank - first_rank < Ranks(); }
   bool operator==(const Part&) const = default;
 };

@@ -161,7 +161,7 @@ MUTANTS = [
     Mutant("a retry starts before its wait is over", "scheduler.cc",
            "(retries_later ? plan.kept : plan.starts)", "(retries_later ? plan.starts : plan.starts)"),
     Mutant("what is reserved is given away", "scheduler.cc", 
-           "  } else {\n    beside_->Take(reserved.parts);\n  }\n", "  }\n"),
+           "  } else {\n    beside_->Take(reserved.parts, nodes, Instant::max());\n  }\n", "  }\n"),
     Mutant("what is reserved is lost to who comes before it", "cluster_state.cc",
            "entry.promised = promised_.contains(job.id);", "entry.promised = false;"),
     Mutant("what is reserved for two is promised twice", "scheduler.cc",
@@ -314,7 +314,7 @@ MUTANTS = [
     Mutant("any model does", "needs.cc", "return needs.models.empty() ||", "return true ||"),
     Mutant("anti-labels are not looked at", "needs.cc", "needs.not_labels.begin(), needs.not_labels.end(),",
            "needs.not_labels.end(), needs.not_labels.end(),"),
-    Mutant("whole nodes are shared", "types.cc", "return whole ||", "return"),
+    Mutant("whole nodes are shared", "room.cc", ".whole = needs.whole_nodes", ".whole = false"),
     # What people ask for.
     Mutant("a paused job goes back to the queue", "job.cc",
            "return {JobState::kPaused, {ReasonCode::kPausedByUser",
