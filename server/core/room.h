@@ -165,7 +165,7 @@ class Room {
   std::vector<uint32_t> FreeDevices(const View& view, uint32_t node) const;
   std::vector<uint32_t> FreeDevices(uint32_t node) const;
   Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
-  Instant EndOf(uint32_t node, size_t i, Ends& ends) const;
+  std::optional<Instant> EndOfTaken(size_t device) const;
   void FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const;
   bool HasOneHolder(uint32_t node) const;
   std::vector<uint32_t> FirstDevices(const View& view, uint32_t node, uint32_t count, Ends& ends,

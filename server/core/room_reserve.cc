@@ -32,14 +32,10 @@ struct Room::Candidate {
   uint32_t node;
 };
 
-/// Of the node's i-th device, which is not free.
-Instant Room::EndOf(uint32_t node, size_t i, Ends& ends) const {
-  const JobId holder = (*nodes_)[node].holders[i];
-  const bool was_free = holder == JobId();
-  if (!was_free && !promised_.Contains(node)) return ends.Of(holder);
-  const auto end = given_back_.find(layout_->FirstOf(node) + i);
-  if (end != given_back_.end()) return end->second;
-  return was_free ? Instant::max() : ends.Of(holder);
+/// Of a device that was taken or promised.
+std::optional<Instant> Room::EndOfTaken(size_t device) const {
+  const auto end = given_back_.find(device);
+  return end == given_back_.end() ? std::nullopt : std::optional(end->second);
 }
 
 /// When each device of a node that does comes free, with its index, the first one first.
@@ -47,10 +43,16 @@ void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector
   out.clear();
   const NodeSlots& slots = (*nodes_)[node];
   const Judged& judged = layout_->JudgedOf(*view.frame, node);
+  const bool promised = promised_.Contains(node);
   Instant last = Instant::min();
   for (size_t i = 0; i < slots.devices.size(); ++i) {
-    const bool is_free = free_.Contains(layout_->FirstOf(node) + i);
-    const Instant release = is_free ? Instant::min() : EndOf(node, i, ends);
+    const size_t device = layout_->FirstOf(node) + i;
+    const bool was_free = slots.holders[i] == JobId();
+    Instant release = Instant::min();
+    if (!free_.Contains(device)) {
+      const auto end = was_free || promised ? EndOfTaken(device) : std::nullopt;
+      release = end ? *end : was_free ? Instant::max() : ends.Of(slots.holders[i]);
+    }
     last = std::max(last, release);
     if (judged.does.empty() || judged.does[i]) out.emplace_back(release, slots.devices[i]);
   }
@@ -206,7 +208,7 @@ std::optional<Reservation> Room::ReserveOnceTaken(const QueuedJob& job, const En
                                                   const Holders& holders, Instant asked) {
   const auto choice = Earliest(job, ends);
   if (!choice) return std::nullopt;
-  const auto if_taken = EndsIfTaken(job, ends, holders, asked);
+  const auto if_taken = choice->start > asked ? EndsIfTaken(job, ends, holders, asked) : std::nullopt;
   const auto sooner = if_taken ? Earliest(job, *if_taken) : std::nullopt;
   if (!sooner || !sooner->from() || sooner->start >= choice->start) return Reserve(job, *choice, ends);
   Reservation reserved = Reserve(job, *sooner, *if_taken);

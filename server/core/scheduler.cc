@@ -94,12 +94,13 @@ class Planner {
   /// The nodes of those who have had some reserved and are not considered yet, each with those after it; the
   /// last one first.
   std::vector<BitSet> promised_;
+  bool has_had_some_ = false;  ///< the job that is considered is one of those, so that those before it know
 };
 
 void Planner::NotePromised(const std::vector<QueuedJob>& queue) {
   std::vector<const QueuedJob*> jobs;
   for (const auto& job : queue) {
-    if (job.promised && jobs.size() < kMostBehind) jobs.push_back(&job);
+    if (job.promised && jobs.size() < kMostFirst + kMostBehind) jobs.push_back(&job);
   }
   for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
     BitSet nodes = promised_.empty() ? BitSet() : promised_.back();
@@ -109,7 +110,8 @@ void Planner::NotePromised(const std::vector<QueuedJob>& queue) {
 }
 
 void Planner::Consider(const QueuedJob& job) {
-  if (job.promised && !promised_.empty()) promised_.pop_back();
+  has_had_some_ = job.promised && !promised_.empty();
+  if (has_had_some_) promised_.pop_back();
   const bool retries_later = job.not_before > cluster_.now;
   if (retries_later && job.code != ReasonCode::kBackoff) {
     waits_.push_back({&job, ReasonCode::kBackoff});
@@ -165,13 +167,13 @@ void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
   if (code != ReasonCode::kWaitsForDevices && code != ReasonCode::kWaitsBehindJob) return;
   const BitSet& nodes = room_.NodesFor(job);
   const bool before_promised = IsBeforePromised(nodes);
-  if (!job.promised && !before_promised && waited_for_.Has(nodes)) return;
+  if (!has_had_some_ && !before_promised && waited_for_.Has(nodes)) return;
   // What only lost nodes would complete may wait for ever: they may never return.
   if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
   const bool first = code == ReasonCode::kWaitsForDevices && !waited_for_.Meet(nodes);
   const size_t others = plan.reserved.size() - first_;
   const bool keeps =
-      job.promised ? others < kMostBehind : before_promised && others + promised_.size() < kMostBehind;
+      has_had_some_ ? others < kMostBehind : before_promised && others + promised_.size() < kMostBehind;
   if (first && first_ < kMostFirst) {
     if (!Reserve(job)) return;
     ++first_;
@@ -280,7 +282,8 @@ void Planner::Keep(const QueuedJob& job, Reservation reserved) {
     reserved.estimate = IsHeldByGuess(reserved.parts[i], cluster_.nodes[nodes[i]]);
   allowances_.Count(job, allowances_.DevicesOf(reserved.parts));
   if (!beside_) beside_ = room_;
-  if (IsBeforePromised(*nodes_of_.back())) {
+  if (!promised_.empty()) {
+    // Somebody behind it may have some reserved too.
     const bool known = job.most > Duration::zero() && reserved.from;
     beside_->Promise(reserved.parts, nodes, known ? *reserved.from + job.most : Instant::max());
   } else {

@@ -141,6 +141,11 @@ const JobRecord* StartedBy(const World& world, const Action& action) {
   return is ? job : nullptr;
 }
 
+bool AllNodesAreThere(const World& world) {
+  const auto& nodes = world.daemon.reactor().state().nodes();
+  return std::all_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.Usable(); });
+}
+
 bool IsTied(const World& world, const JobRecord& job) {
   return SharesStorage(world.truths.at(job.name).submission);
 }

@@ -48,6 +48,9 @@ const std::vector<Invariant>& PlaceInvariants();
 /// Devices of the part's node that nobody else gets: of a whole node all of them.
 std::vector<uint32_t> DevicesOf(const World& world, const Part& part);
 
+/// All can be used now.
+bool AllNodesAreThere(const World& world);
+
 /// The job's start may be called by this event, which is not undone in the same commit.
 const JobRecord* StartedBy(const World& world, const Action& action);
 

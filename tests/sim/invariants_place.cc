@@ -20,11 +20,6 @@ int RankOf(const World& world, const JobRecord& job, Duration more) {
   return job.priority + static_cast<int>(std::max(waited, Duration::zero()) / world.shape.aging);
 }
 
-bool AllNodesAreThere(const World& world) {
-  const auto& nodes = world.daemon.reactor().state().nodes();
-  return std::all_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.Usable(); });
-}
-
 /// One of its nodes does for the other job too. What its quota keeps a job off that wants nodes for itself is
 /// looked at elsewhere.
 bool CouldUse(const World& world, const QueuedJob& entry, const JobRecord& started) {
@@ -57,8 +52,10 @@ void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
     for (; at != queue.end(); ++at) {
       const QueuedJob& entry = *at;
       if (entry.code != ReasonCode::kWaitsForDevices) continue;
-      // For those who wait for nodes that may never return nothing is kept.
-      if (!all_there && ReservationOf(reactor.reserved(), entry.id) == nullptr) continue;
+      // For those who wait for nodes that may never return nothing is kept, nor where too few are left of
+      // those that it does not avoid.
+      const bool may_be_held = all_there && !entry.IsChoosy();
+      if (!may_be_held && ReservationOf(reactor.reserved(), entry.id) == nullptr) continue;
       const JobRecord& job = *reactor.state().FindJob(entry.id);
       if (job.not_before > world.time.now().steady || !CouldUse(world, entry, *started)) continue;
       if (RankOf(world, *started, seconds(1)) >= RankOf(world, job, -seconds(1))) continue;

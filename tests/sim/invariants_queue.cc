@@ -133,7 +133,7 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
 
 /// The first in the queue starts as soon as its gang fits.
 void TheFirstStartsWhenItFits(World& world, const Batch& batch, const char* name) {
-  if (!Changed(batch) || LooksAgain(world)) return;
+  if (!Changed(batch) || !world.ledger.Looks(3) || LooksAgain(world)) return;
   const JobRecord* first = FirstWithClaim(world);
   if (first == nullptr || !IsDue(world, *first)) return;
   if (Fits(world, *first, FreeSpace(world))) {
@@ -279,33 +279,34 @@ void AReservationHolds(World& world, const Batch& batch, const char* name) {
   promise->busy = busy;
 }
 
-/// Who had devices reserved and waits for devices still has some, whoever came before it since: up to 16
-/// jobs, on nodes that stay.
+/// Who had devices reserved since it has been waiting, and waits for devices, has some, whoever came before
+/// it: while all nodes are there, and where not many have some.
 void WhoHasDevicesReservedKeepsThem(World& world, const Batch& batch, const char* name) {
   constexpr size_t kMost = 16;
   const auto& reactor = world.daemon.reactor();
-  // What a node says of its health is told, but not stored.
-  if (batch.actions.empty() || reactor.WantsToSchedule()) return;
-  Ledger::Reserved now{.nodes = NodesNow(world)};
-  for (const auto& one : reactor.reserved())
-    now.of.emplace(one.job, reactor.state().FindJob(one.job)->generation);
-  const auto before = std::exchange(world.ledger.reserved, now);
-  if (before.nodes != now.nodes || now.of.size() >= kMost || !world.ledger.foreign.empty()) return;
+  auto& had = world.ledger.reserved;
+  for (const JobId id : batch.touched) {
+    const JobRecord* job = reactor.state().FindJob(id);
+    if (job == nullptr || job->state != JobState::kQueued) had.erase(id);
+  }
+  if (!world.ledger.Looks(4) || reactor.WantsToSchedule()) return;
+  for (const auto& one : reactor.reserved()) had[one.job] = reactor.state().FindJob(one.job)->generation;
+  if (reactor.reserved().size() >= kMost || !world.ledger.foreign.empty() || !AllNodesAreThere(world)) return;
   for (const auto& entry : reactor.state().queue()) {
     const bool waits =
         entry.code == ReasonCode::kWaitsForDevices || entry.code == ReasonCode::kWaitsBehindJob;
-    const auto had = before.of.find(entry.id);
-    if (!waits || had == before.of.end() || had->second != RecordOf(world, entry).generation) continue;
-    if (!now.of.contains(entry.id))
+    const auto known = had.find(entry.id);
+    if (!waits || known == had.end() || known->second != RecordOf(world, entry).generation) continue;
+    if (!entry.IsChoosy() && ReservationOf(reactor.reserved(), entry.id) == nullptr)
       world.Break(name, fmt::format("job {} had devices reserved and has none any more", entry.id));
   }
 }
 
 /// Of two who have the same device reserved the later one can start when the other is over.
-void NothingIsPromisedTwice(World& world, const Batch& batch, const char* name) {
+void NothingIsPromisedTwice(World& world, const Batch&, const char* name) {
   const auto& reactor = world.daemon.reactor();
   const auto& reserved = reactor.reserved();
-  if (!Changed(batch) || reactor.WantsToSchedule()) return;
+  if (!world.ledger.Looks(8) || reactor.WantsToSchedule()) return;
   for (size_t i = 0; i < reserved.size(); ++i) {
     const auto most = LongestStart(*reactor.state().FindJob(reserved[i].job));
     const bool ends = reserved[i].from && most;

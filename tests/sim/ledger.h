@@ -67,12 +67,6 @@ struct Ledger {
     std::vector<size_t> nodes;  ///< as NodesNow() has them
   };
 
-  /// Who had devices reserved at the last look, and the start that each of them had had; on these nodes.
-  struct Reserved {
-    std::map<JobId, Generation> of;
-    std::vector<size_t> nodes;
-  };
-
   /// Devices that were held, and what they cost an hour.
   struct Use {
     JobId job;
@@ -111,7 +105,7 @@ struct Ledger {
   std::set<NodeId> aside;           ///< set aside, as of the last check
   std::map<NodeId, Instant> heard;  ///< the daemon's sleep since then does not count
   std::optional<Promise> promise;
-  Reserved reserved;
+  std::map<JobId, Generation> reserved;  ///< who had devices reserved while it waited, by its last start
   Duration longest_hold{};
   uint64_t checks = 0;
   bool every_commit = false;  ///< Looks() is always true
@@ -152,7 +146,7 @@ struct Ledger {
   /// The daemon lost what it had not stored.
   void Disturb() {
     promise.reset();
-    reserved = {};
+    reserved.clear();
     notices.clear();
     noticed.clear();
     asked = asked_stored;
