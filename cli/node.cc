@@ -193,6 +193,23 @@ Reply<std::vector<v1::Event>> EventsOfNode(Client& client, const std::string& no
   return events;
 }
 
+/// "jobs 3, 4 and 1 that was deleted, in a row".
+std::string StruckByText(const v1::Node& node) {
+  std::vector<uint64_t> jobs;
+  for (const uint64_t job : node.struck_by()) {
+    if (job != 0) jobs.push_back(job);
+  }
+  const int deleted = node.struck_by_size() - static_cast<int>(jobs.size());
+  std::string text;
+  if (!jobs.empty()) text = fmt::format("job{} {}", jobs.size() == 1 ? "" : "s", fmt::join(jobs, ", "));
+  if (deleted > 0) {
+    text += fmt::format("{}{} that {} deleted", jobs.empty() ? "" : " and ",
+                        jobs.empty() ? Count(static_cast<uint64_t>(deleted), "job") : std::to_string(deleted),
+                        deleted == 1 ? "was" : "were");
+  }
+  return text + ", in a row";
+}
+
 void PrintNodeSummary(Context& context, const v1::Node& node) {
   Sheet sheet(context);
   const int64_t now_us = NowMicros();
@@ -205,10 +222,7 @@ void PrintNodeSummary(Context& context, const v1::Node& node) {
     if (node.set_aside().drain())
       sheet.Field("empty", node.set_aside().empty() ? "yes: nothing runs there" : "no, or not known");
   }
-  if (!node.struck_by().empty()) {
-    sheet.Field("failed here", fmt::format("job{} {}, in a row", node.struck_by_size() == 1 ? "" : "s",
-                                           fmt::join(node.struck_by(), ", ")));
-  }
+  if (!node.struck_by().empty()) sheet.Field("failed here", StruckByText(node));
   std::map<std::string, int> models;
   for (const auto& device : node.devices()) ++models[device.model()];
   std::vector<std::string> devices;

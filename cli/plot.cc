@@ -24,6 +24,8 @@ class Dots {
   }
   int width() const { return width_; }
   int height() const { return height_; }
+  /// From the top; `y` from the bottom.
+  int LineOf(int y) const { return (height_ - 1 - y) / down_; }
 
   /// `y` from the bottom.
   void Set(int x, int y) { on_[Index(x, height_ - 1 - y)] = true; }
@@ -157,7 +159,9 @@ std::vector<std::string> Curve(const std::vector<CurvePoint>& points, int width,
   std::vector<std::string> lines;
   for (int line = 0; line < height; ++line) {
     std::string label;
-    if (line == 0) label = AxisLabel(scale.most);
+    // Where all values are one, it stands beside them.
+    const int top = scale.most > scale.least ? 0 : dots.LineOf(scale.Level(scale.most, dots.height()));
+    if (line == top) label = AxisLabel(scale.most);
     if (line == height - 1 && scale.most > scale.least) label = AxisLabel(scale.least);
     lines.push_back(fmt::format("{:>6} {}{}", label, utf8 ? "│" : "|", dots.Line(line)));
   }

@@ -73,14 +73,14 @@ TEST(Curve, KeepsPeaksWithinAPointAndGapsWhereThereIsNoNumber) {
 }
 
 TEST(Curve, OnePointIsAMarkAndAConstantALineAcross) {
-  EXPECT_THAT(Curve(PointsOf({2}), 16, 3, false), ElementsAre("     2 |        ",  //
-                                                              "       |*       ",  //
+  EXPECT_THAT(Curve(PointsOf({2}), 16, 3, false), ElementsAre("       |        ",  //
+                                                              "     2 |*       ",  //
                                                               "       |        "));
   const auto mark = Curve(PointsOf({2}), 16, 3, true);
   ASSERT_EQ(mark.size(), 3U);
-  EXPECT_EQ(mark[1].substr(mark[1].find("│")), "│⣿⠀⠀⠀⠀⠀⠀⠀");
-  EXPECT_THAT(Curve(PointsOf({2, 2, 2}), 16, 3, false), ElementsAre("     2 |        ",  //
-                                                                    "       |********",  //
+  EXPECT_EQ(mark[1], "     2 │⣿⠀⠀⠀⠀⠀⠀⠀");
+  EXPECT_THAT(Curve(PointsOf({2, 2, 2}), 16, 3, false), ElementsAre("       |        ",  //
+                                                                    "     2 |********",  //
                                                                     "       |        "));
   EXPECT_THAT(Curve(PointsOf({0, 0}), 16, 2, false), ElementsAre("     0 |********",  //
                                                                  "       |        "));

@@ -29,17 +29,20 @@ std::string_view PeriodText(v1::QuotaPeriod period) {
   }
 }
 
+/// Of so small a budget two decimals would show nothing.
+int DecimalsFor(const v1::BudgetUsage& budget) { return budget.most() > 0 && budget.most() < 1 ? 4 : 2; }
+
 /// "12.50 of 100 this month".
 std::string UsedText(const v1::BudgetUsage& budget) {
   const std::string most = budget.most() > 0 ? fmt::format(" of {}", budget.most()) : "";
-  return fmt::format("{:.2f}{} {}", budget.used(), most, PeriodText(budget.period()));
+  return fmt::format("{:.{}f}{} {}", budget.used(), DecimalsFor(budget), most, PeriodText(budget.period()));
 }
 
 /// Nothing where there is no quota.
 Cell LeftCell(const v1::BudgetUsage& budget) {
   if (budget.most() <= 0) return Cell("");
   const double left = std::max(budget.most() - budget.used(), 0.0);
-  return Cell(fmt::format("{:.2f}", left), left > 0 ? Style::kPlain : Style::kBad);
+  return Cell(fmt::format("{:.{}f}", left, DecimalsFor(budget)), left > 0 ? Style::kPlain : Style::kBad);
 }
 
 /// When the quotas of what is used begin anew, the first of them; nothing where there are none, or never.

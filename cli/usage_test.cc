@@ -39,6 +39,12 @@ class UsageCommand : public testing::Test {
     vision.mutable_device_hours()->set_used(30);
     vision.mutable_device_hours()->set_most(40);
     vision.mutable_spend()->set_period(v1::QUOTA_PERIOD_MONTH);
+    auto& tiny = *usage.add_accounts();
+    tiny.set_kind(v1::ACCOUNT_KIND_PROJECT);
+    tiny.set_name("tiny");
+    tiny.mutable_device_hours()->set_period(v1::QUOTA_PERIOD_DAY);
+    tiny.mutable_device_hours()->set_used(0.0021);
+    tiny.mutable_device_hours()->set_most(0.003);
     daemon_.PutUsage(usage);
   }
   CliResult Ask(std::vector<std::string> arguments) {
@@ -51,13 +57,14 @@ TEST_F(UsageCommand, ShowsWhatWasUsedWhatMayBeAndWhatIsLeft) {
   const auto done = Ask({"usage"});
   EXPECT_EQ(done.exit_code, 0);
   const auto lines = Lines(done.out);
-  ASSERT_THAT(lines, SizeIs(3));
+  ASSERT_THAT(lines, SizeIs(4));
   EXPECT_THAT(lines[0],
               ContainsRegex("KIND +NAME +DEVICES +WAITING +DEVICE-HOURS +LEFT +SPENT, EUR +LEFT +ANEW FROM"));
   EXPECT_THAT(lines[1],
               ContainsRegex("user +ada +8 of 16 +3 +12.50 this week +- +100.20 of 100 this month +0.00 +20"));
   EXPECT_THAT(lines[2],
               ContainsRegex("project +vision +0 +0 +30.00 of 40 in all +10.00 +0.00 this month +- +-"));
+  EXPECT_THAT(lines[3], ContainsRegex("project +tiny +0 +0 +0.0021 of 0.003 today +0.0009 +0.00"));
 }
 
 TEST_F(UsageCommand, WhatAJobCostIsInTheOperatorsCurrency) {

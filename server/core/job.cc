@@ -517,4 +517,17 @@ void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint) {
   if (job.run.stop != StopFor::kNothing) job.run.saved = true;
 }
 
+HeldDevices HeldBy(const JobRecord& job, const std::function<const NodeRecord*(const NodeId&)>& find) {
+  HeldDevices held;
+  for (const auto& part : job.run.Held()) {
+    const NodeRecord* node = find(part.node);
+    const size_t devices = node != nullptr && part.whole ? node->devices.size() : part.devices.size();
+    held.devices += static_cast<uint32_t>(devices);
+    if (node == nullptr || node->devices.empty()) continue;
+    const double share = static_cast<double>(devices) / static_cast<double>(node->devices.size());
+    held.price_per_hour += node->price_per_hour * std::min(share, 1.0);
+  }
+  return held;
+}
+
 }  // namespace imgd

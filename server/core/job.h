@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -118,5 +119,13 @@ inline constexpr uint32_t kLongestInPlace = 5;
 
 /// Takes the checkpoint as the newest accepted one.
 void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint);
+
+/// What a job holds: its devices, which are more than its ranks where it has nodes for itself, and of each
+/// node's price the part of its devices. `find`: a node's record; null for one that is not known.
+struct HeldDevices {
+  uint32_t devices = 0;
+  double price_per_hour = 0;
+};
+HeldDevices HeldBy(const JobRecord& job, const std::function<const NodeRecord*(const NodeId&)>& find);
 
 }  // namespace imgd

@@ -238,6 +238,9 @@ class Reactor {
   void Rollback();
 
   const ClusterState& state() const { return state_; }
+  /// Nodes on which the job failed no longer say which it was, but count it all the same. Once the job is
+  /// about to be deleted.
+  void ForgetInStrikes(JobId job);
   /// Forgets a job that has ended and was deleted; between two transactions.
   void Drop(JobId job) { state_.DropEnded(job); }
   /// Users and projects that had or have something, or that a quota names, by name.

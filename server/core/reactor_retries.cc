@@ -34,7 +34,10 @@ bool IsStruck(const NodeRecord& node, const IsOf& by) {
 
 std::string NamesOfJobs(const std::vector<Strike>& strikes) {
   std::vector<std::string> names;
-  for (const auto& strike : strikes) names.push_back(fmt::format("{} ({})", strike.job, strike.name));
+  for (const auto& strike : strikes) {
+    names.push_back(strike.job == JobId() ? "one that was deleted"
+                                          : fmt::format("{} ({})", strike.job, strike.name));
+  }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -135,6 +138,18 @@ void Reactor::TakeBackStrikes(const JobRecord& job, Now now, Actions& out) {
     const bool by_strikes = node.set_aside && node.set_aside->by == AsideBy::kStrikes;
     if (!by_strikes || node.strikes.size() >= settings_.set_aside_after) continue;
     UseAgain(node, job, "failed on other nodes too", now, out);
+  }
+}
+
+void Reactor::ForgetInStrikes(JobId job) {
+  const auto of_job = [job](const struct Strike& strike) { return strike.job == job; };
+  std::vector<NodeId> struck;
+  for (const auto& [id, node] : state_.nodes()) {
+    if (std::ranges::any_of(node.strikes, of_job)) struck.push_back(id);
+  }
+  for (const NodeId& id : struck) {
+    auto& strikes = state_.EditNode(id).strikes;
+    std::ranges::replace_if(strikes, of_job, imgd::Strike{});
   }
 }
 

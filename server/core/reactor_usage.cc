@@ -32,26 +32,12 @@ bool LastsForEver(const Quota& quota) {
 
 }  // namespace
 
-/// Those that it holds, which are more than its ranks where it has nodes for itself.
 uint32_t Reactor::DevicesOf(const JobRecord& job) const {
-  size_t devices = 0;
-  for (const auto& part : job.run.Held()) {
-    const NodeRecord* node = part.whole ? state_.FindNode(part.node) : nullptr;
-    devices += node != nullptr ? node->devices.size() : part.devices.size();
-  }
-  return static_cast<uint32_t>(devices);
+  return HeldBy(job, [this](const NodeId& id) { return state_.FindNode(id); }).devices;
 }
 
-/// Of all that it holds: each node's price by the part of its devices.
 double Reactor::PricePerHour(const JobRecord& job) const {
-  double price = 0;
-  for (const auto& part : job.run.Held()) {
-    const NodeRecord* node = state_.FindNode(part.node);
-    if (node == nullptr || node->devices.empty()) continue;
-    const double devices = static_cast<double>(part.whole ? node->devices.size() : part.devices.size());
-    price += node->price_per_hour * std::min(devices / static_cast<double>(node->devices.size()), 1.0);
-  }
-  return price;
+  return HeldBy(job, [this](const NodeId& id) { return state_.FindNode(id); }).price_per_hour;
 }
 
 /// Counts what the job has held since it was counted last, for itself and for its accounts. Before its

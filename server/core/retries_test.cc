@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "server/core/explain.h"
@@ -156,6 +157,20 @@ TEST_F(Retries, WhereOthersTookItNothingIsSaidOfANodeThatItStartsOnAfterAll) {
   EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
   EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kWaitsForDevices);
   EXPECT_THAT(cluster.Job(job).reason.text, Not(HasSubstr("again")));
+}
+
+TEST_F(Retries, ADeletedJobCountsAgainstANodeButIsNotNamed) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId first = FailsOnce("one");
+  const JobId second = FailsOnce("two");
+  cluster.reactor().ForgetInStrikes(first);
+  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{}, Strike{second, "two"}));
+  const JobId third = FailsOnce("three");
+  ASSERT_TRUE(cluster.Node("a").set_aside);
+  EXPECT_THAT(cluster.Node("a").set_aside->reason,
+              HasSubstr(fmt::format("3 different jobs failed there in a row: one that was deleted, {} (two), "
+                                    "{} (three)",
+                                    second, third)));
 }
 
 TEST_F(Retries, ANodeWhereThreeJobsFailInARowIsSetAside) {

@@ -477,7 +477,7 @@ struct Notice {
 
 /// A job that failed on a node, by what may be the node's fault.
 struct Strike {
-  JobId job;
+  JobId job;  ///< JobId() for one that was deleted
   std::string name;
   bool operator==(const Strike&) const = default;
 };

@@ -48,6 +48,7 @@ Result<JobRecord> Engine::Deletable(JobId id) {
 void Engine::Remove(const JobRecord& job, const std::string& actor, std::string_view why) {
   const JobId id = job.id;
   removed_.push_back({id, actor, why});
+  reactor_.ForgetInStrikes(id);
   done_.push_back(
       [this, id, actor, folder = job.checkpoint_dir, why = std::string(why)](const Status& status) {
         if (!status) return;

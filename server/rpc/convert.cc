@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/core/explain.h"
+#include "server/core/job.h"
 #include "server/engine/dataset_facts.h"
 
 namespace imgd {
@@ -168,6 +169,20 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
     external->set_token(job.by_hand->token);
   }
   return out;
+}
+
+void AddHeldSince(const JobRecord& job, const ClusterView& view, WallTime now, v1::Job& out) {
+  if (!job.HoldsDevices()) return;
+  const WallTime from = job.run.charged.micros != 0 ? job.run.charged : job.started;
+  const double hours = static_cast<double>(std::max<int64_t>(now.micros - from.micros, 0)) / 3.6e9;
+  const HeldDevices held = HeldBy(job, [&view](const NodeId& id) -> const NodeRecord* {
+    const auto node =
+        std::lower_bound(view.nodes.begin(), view.nodes.end(), id,
+                         [](const NodeRecord& one, const NodeId& other) { return one.id < other; });
+    return node != view.nodes.end() && node->id == id ? &*node : nullptr;
+  });
+  out.set_device_hours(out.device_hours() + hours * held.devices);
+  out.set_cost(out.cost() + hours * held.price_per_hour);
 }
 
 void FillAfter(const std::vector<Dependency>& after, v1::Job& out) {

@@ -16,6 +16,9 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view);
 /// The same with its latest figures and, where the row has it, the file. Reads the databases.
 Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& reader);
 
+/// Adds to its device-hours and cost what it has held since it was counted last.
+void AddHeldSince(const JobRecord& job, const ClusterView& view, WallTime now, v1::Job& out);
+
 /// What the job comes after.
 void FillAfter(const std::vector<Dependency>& after, v1::Job& out);
 void FillSweep(const SweepRecord& sweep, v1::Sweep& out);

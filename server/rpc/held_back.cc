@@ -81,11 +81,20 @@ Result<std::vector<std::string>> OfItsQuotas(const JobRecord& record, const Clus
                 reader.Jobs({.states = {JobState::kStarting, JobState::kRunning, JobState::kPreempting},
                              .owner = of_user ? record.owner : "",
                              .most = kMostMembers}));
-    for (auto row = rows.rbegin(); row != rows.rend() && texts.size() < kMostTold; ++row) {
+    size_t told = 0;
+    size_t more = 0;
+    for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
       if (!of_user && row->job.project != record.project) continue;
+      if (told == kMostTold) {
+        ++more;
+        continue;
+      }
+      ++told;
       texts.push_back(fmt::format("{} has devices of {}{}", NameOfJob(row->job.id, row->job.name), account,
                                   ExplainEnd(cluster, row->job.id)));
     }
+    if (more > 0)
+      texts.push_back(fmt::format("{} more {} devices of {}", more, more == 1 ? "has" : "have", account));
   }
   return texts;
 }

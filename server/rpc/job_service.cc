@@ -92,32 +92,37 @@ Status NarrowToSweep(JobId id, Reader& reader, JobFilter& filter) {
   return {};
 }
 
-Status FillPage(const JobFilter& filter, const ClusterView& view, Reader& reader, v1::ListJobsResponse& out) {
+Status FillPage(const JobFilter& filter, const ClusterView& view, WallTime now, Reader& reader,
+                v1::ListJobsResponse& out) {
   JobFilter one_more = filter;
   one_more.most = filter.most + 1;
   IMGD_ASSIGN(auto rows, reader.Jobs(one_more));
   const bool last = rows.size() <= filter.most;
   if (!last) rows.resize(filter.most);
   for (const auto& row : rows) {
-    IMGD_ASSIGN(*out.add_jobs(), FullJob(row, view, reader));
+    auto& job = *out.add_jobs();
+    IMGD_ASSIGN(job, FullJob(row, view, reader));
+    AddHeldSince(row.job, view, now, job);
   }
   out.set_warning(view.trouble);
   if (!last) out.set_next_page_token(fmt::format("{}", rows.back().job.id));
   return {};
 }
 
-Result<JobRecord> FillJob(JobId id, bool with_yaml, const ClusterView& view, Reader& reader, v1::Job& out) {
+Result<JobRecord> FillJob(JobId id, bool with_yaml, const ClusterView& view, WallTime now, Reader& reader,
+                          v1::Job& out) {
   IMGD_ASSIGN(auto row, reader.Job(id, with_yaml));
   if (!row) return tl::unexpected(NoJob(id));
   IMGD_ASSIGN(out, FullJob(*row, view, reader));
+  AddHeldSince(row->job, view, now, out);
   return std::move(row->job);
 }
 
 /// What a submission stored, or had stored before.
-Status FillStored(const SubmitAnswer& answer, const std::string& yaml, const ClusterView& view,
+Status FillStored(const SubmitAnswer& answer, const std::string& yaml, const ClusterView& view, WallTime now,
                   Reader& reader, v1::SubmitJobResponse& out) {
   if (!answer.record) {
-    IMGD_TRY(FillJob(answer.job, true, view, reader, *out.mutable_job()));
+    IMGD_TRY(FillJob(answer.job, true, view, now, reader, *out.mutable_job()));
     IMGD_ASSIGN(const auto sweep, reader.SweepWith(answer.job));
     if (sweep) FillSweep(*sweep, *out.mutable_sweep());
     return {};
@@ -155,7 +160,7 @@ std::shared_ptr<const JobServiceImpl::OwnRules> JobServiceImpl::Rules() const {
 
 void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor) {
   pool_->Post([this, id, job, reactor](Reader& reader) {
-    reactor->Finish(StatusOf(FillJob(id, true, *engine_->View(), reader, *job)));
+    reactor->Finish(StatusOf(FillJob(id, true, *engine_->View(), clock_->Wall(), reader, *job)));
   });
 }
 
@@ -167,18 +172,20 @@ void JobServiceImpl::SubmitChecked(const v1::SubmitJobRequest* request, CheckedS
     FinishDryRun(request, std::move(submit.order), response, reactor);
     return;
   }
-  engine_->Submit(std::move(submit.order), [this, yaml = submit.first_file, request, response,
-                                            reactor](Result<SubmitAnswer> answer) {
-    if (!answer) {
-      reactor->Finish(ToStatus(PlacedInFile(*request, answer.error())));
-      return;
-    }
-    response->set_existed(answer->existed);
-    // Without a look at the databases, which would cost as much as storing it; but not on the core's thread.
-    pool_->Post([this, answer = std::move(*answer), yaml, response, reactor](Reader& reader) {
-      reactor->Finish(StatusOf(FillStored(answer, yaml, *engine_->View(), reader, *response)));
-    });
-  });
+  engine_->Submit(std::move(submit.order),
+                  [this, yaml = submit.first_file, request, response, reactor](Result<SubmitAnswer> answer) {
+                    if (!answer) {
+                      reactor->Finish(ToStatus(PlacedInFile(*request, answer.error())));
+                      return;
+                    }
+                    response->set_existed(answer->existed);
+                    // Without a look at the databases, which would cost as much as storing it; but not on the
+                    // core's thread.
+                    pool_->Post([this, answer = std::move(*answer), yaml, response, reactor](Reader& reader) {
+                      reactor->Finish(StatusOf(
+                          FillStored(answer, yaml, *engine_->View(), clock_->Wall(), reader, *response)));
+                    });
+                  });
 }
 
 /// Of a sweep the first job is looked at.
@@ -297,7 +304,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
     const JobId id(request->id());
     const auto fill = [&]() -> Status {
       IMGD_ASSIGN(const JobRecord record,
-                  FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
+                  FillJob(id, true, *engine_->View(), clock_->Wall(), reader, *response->mutable_job()));
       IMGD_ASSIGN(const auto history, reader.History(id));
       for (const auto& event : history) *response->add_history() = ToProto(event);
       const auto view = engine_->View();
@@ -325,7 +332,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* 
                                       response, reactor](Reader& reader) mutable {
     const auto fill = [&]() -> Status {
       if (sweep != JobId()) IMGD_TRY(NarrowToSweep(sweep, reader, filter));
-      return FillPage(filter, *engine_->View(), reader, *response);
+      return FillPage(filter, *engine_->View(), clock_->Wall(), reader, *response);
     };
     reactor->Finish(StatusOf(fill()));
   });

@@ -115,6 +115,20 @@ TEST_F(OperationsRpc, WhoHasTheDevicesOfAQuotaIsTold) {
                     HasSubstr("; job 1 (rn50) has devices of user ada and ends in ")));
 }
 
+TEST_F(OperationsRpc, OfManyThatHaveTheDevicesOfAQuotaItIsSaidHowManyMoreThereAre) {
+  daemon.reset();
+  config.quotas.user.devices = 4;
+  StartDaemon();
+  FakeAgent agent(channel, "a", 5);
+  for (int i = 0; i < 4; ++i) {
+    Submit(kJob);
+    BringUp(agent);
+  }
+  EXPECT_THAT(Get(Submit(kJob)).job().reason_text(),
+              AllOf(HasSubstr("; job 3 (rn50) has devices of user ada"), Not(HasSubstr("; job 4 (rn50)")),
+                    HasSubstr("; 1 more has devices of user ada")));
+}
+
 TEST_F(OperationsRpc, ForWhomAQuotasRestIsKeptIsTold) {
   daemon.reset();
   config.quotas.user.devices = 2;

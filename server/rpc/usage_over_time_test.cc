@@ -1,6 +1,7 @@
 #include "server/rpc/usage_over_time.h"
 
 #include "imgd/v1/usage.grpc.pb.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/testing/rpc_fixture.h"
 
 namespace imgd {
@@ -34,6 +35,29 @@ v1::ListUsageOverTimeResponse Spread(const std::vector<StartUse>& starts, std::v
   v1::ListUsageOverTimeResponse out;
   SpreadUsage(starts, {100 * kHour}, Edges(std::move(hours)), out);
   return out;
+}
+
+TEST(UsageOfAJob, ThatRunsIsOfTheMoment) {
+  ClusterView view;
+  NodeRecord node{.id = NodeId("b"), .price_per_hour = 8};
+  node.devices.resize(4);
+  view.nodes = {NodeRecord{.id = NodeId("a")}, node};
+  JobRecord job{.id = JobId(1), .state = JobState::kRunning, .device_seconds = 3600, .cost = 2};
+  job.run.parts = {{.node = NodeId("b"), .devices = {0, 1}}};
+  job.run.charged = {100 * kHour};
+  const auto told = [&](WallTime now) {
+    v1::Job out = ToProto(job, view);
+    AddHeldSince(job, view, now, out);
+    return out;
+  };
+  EXPECT_NEAR(told({100 * kHour + kHour / 2}).device_hours(), 1 + 1, 1e-9);
+  EXPECT_NEAR(told({100 * kHour + kHour / 2}).cost(), 2 + 2, 1e-9) << "half of a node of 8";
+  EXPECT_EQ(told({99 * kHour}).cost(), 2) << "the clock was set back";
+  job.run.parts[0].whole = true;
+  EXPECT_NEAR(told({101 * kHour}).device_hours(), 1 + 4, 1e-9) << "it has the node for itself";
+  EXPECT_NEAR(told({101 * kHour}).cost(), 2 + 8, 1e-9);
+  job.state = JobState::kFailed;
+  EXPECT_EQ(told({101 * kHour}).device_hours(), 1);
 }
 
 TEST(UsageOverTime, AJobThatStartedAgainTookWhatItTookWhenItRan) {

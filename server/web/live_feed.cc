@@ -214,7 +214,7 @@ bool LiveFeed::AddJob(JobId id, KnownJob& known, const ClusterView& view, std::s
     out += EncodeGone(id);
     return true;
   }
-  const auto job = FullJob(**row, view, reader_);
+  auto job = FullJob(**row, view, reader_);
   const auto step = reader_.Latest(id, EventKind::kStep);
   if (!job || !step) return false;
   v1::Job summary = *job;
@@ -222,6 +222,8 @@ bool LiveFeed::AddJob(JobId id, KnownJob& known, const ClusterView& view, std::s
   summary.clear_last_event_number();
   if (std::string bytes = summary.SerializeAsString(); bytes != known.summary) {
     known.summary = std::move(bytes);
+    // That it costs more with each moment is no news.
+    AddHeldSince((*row)->job, view, clock_->Wall(), *job);
     out += EncodeJob(*job);
   }
   if (*step && (*step)->number > known.step) {
@@ -288,8 +290,11 @@ std::string LiveFeed::SummaryNow(JobId id) {
   const auto row = reader_.Job(id, false);
   if (!row) return "";
   if (!*row) return EncodeGone(id);
-  const auto job = FullJob(**row, *engine_->View(), reader_);
-  return job ? EncodeJob(*job) : "";
+  const auto view = engine_->View();
+  auto job = FullJob(**row, *view, reader_);
+  if (!job) return "";
+  AddHeldSince((*row)->job, *view, clock_->Wall(), *job);
+  return EncodeJob(*job);
 }
 
 void LiveFeed::SendMissed(const Arrival& arrival) {

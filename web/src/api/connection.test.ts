@@ -32,3 +32,23 @@ test('tries of a proxy that answers with a head alone are ever further apart, un
   assert.equal(live.length, 1);
   assert.ok(lost[4]!.retryAt < 700, `${lost[4]!.retryAt} ms`);
 });
+
+test('no try is later than 8 s after the one before', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.mock.method(Math, 'random', () => 0.999);
+  t.mock.method(globalThis, 'fetch', async () => new Response(''));
+  const waits: number[] = [];
+  const connection = new Connection('/stream', {
+    event: () => {},
+    status: (status) => {
+      if (status.state === 'lost') waits.push(status.retryAt - Date.now());
+    },
+  });
+  connection.start(0);
+  for (let n = 1; n <= 7; n++) {
+    for (let i = 0; waits.length < n && i < 1000; i++) await settle();
+    if (n < 7) t.mock.timers.tick(8000);
+  }
+  assert.equal(waits.length, 7);
+  assert.ok(Math.max(...waits) <= 8000, `${waits} ms`);
+});

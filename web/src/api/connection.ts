@@ -64,7 +64,7 @@ export class Connection {
     if (abort !== this.#abort) return;
     if (this.status.state === 'denied') return;
     this.#lostSince ||= Date.now();
-    const wait = this.#wait * (0.75 + Math.random() / 2);
+    const wait = Math.min(this.#wait * (0.75 + Math.random() / 2), MOST_WAIT_MS);
     this.#wait = Math.min(this.#wait * 2, MOST_WAIT_MS);
     this.#set({ state: 'lost', since: this.#lostSince, retryAt: Date.now() + wait });
     this.#timer = setTimeout(() => this.retryNow(), wait);

@@ -14,6 +14,22 @@ const table = <I, O>(name: string, what: (input: I) => O, rows: [I, O][]) =>
   });
 const plain = (text: unknown) => String(text).replaceAll('\u00a0', ' ');
 
+table('ranText', f.ranText, [
+  [0, '< 1 s'],
+  [0.4, '< 1 s'],
+  [1.2, '1 s'],
+  [Number.NaN, '–'],
+]);
+
+table('sentence', f.sentence, [
+  ['', ''],
+  ['no nodes have joined', 'No nodes have joined.'],
+  ['it failed: exit code 3!', 'It failed: exit code 3!'],
+  ['data.train: no folder', 'data.train: no folder.'],
+  ['model: no such', 'model: no such.'],
+  ['stopped. again', 'Stopped. again.'],
+]);
+
 table('hours', f.hours, [
   [0, '0'],
   [0.0000923, '< 0.001'],

@@ -133,6 +133,20 @@ export function moment(seconds: number | string | undefined): string {
   return num(seconds) < 1 ? millis(seconds) : duration(seconds);
 }
 
+/** How long something ran: what was short was not nothing. */
+export function ranText(seconds: number | string | undefined): string {
+  const n = num(seconds);
+  return n >= 0 && n < 1 ? `<${SP}${unit(1, 's')}` : duration(n);
+}
+
+/** With a capital, which the name of a setting ("data.train: ...") does not get, and a full stop. */
+export function sentence(text: string): string {
+  if (!text) return '';
+  const isName = /^\S*(\.\S|:(\s|$))/.test(text);
+  const begin = isName ? text[0]! : text[0]!.toUpperCase();
+  return `${begin}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+}
+
 /** What is next to nothing is not nothing. */
 export function money(value: number | string | undefined, currency: string): string {
   const n = num(value);

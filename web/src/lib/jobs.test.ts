@@ -6,6 +6,7 @@ import {
   costOf,
   countStates,
   deviceHours,
+  everStarted,
   faultOfPriority,
   filterJobs,
   isJobNumber,
@@ -15,6 +16,7 @@ import {
   type SortKey,
   secondsLeft,
   sortJobs,
+  totalEpochs,
 } from './jobs.ts';
 
 const rows = [...makeWorld(1_790_000_000, 400).jobs.values()].map((one) => rowOf(one.job));
@@ -163,21 +165,32 @@ const onEight: Job = {
 };
 
 test('device-hours of what runs are those of now, and of what has ended what was counted', () => {
-  const job = onEight;
-  assert.equal(deviceHours(job, 1000e3 + 1_800_000), 4);
-  const earlier = { ...job, held_ms: '3600000', device_hours: 8 };
-  assert.equal(deviceHours(earlier, 1000e3 + 1_800_000), 12, 'earlier starts count too');
-  const elastic = { ...earlier, max_nodes: 4, device_hours: 20, told_ms: 1000e3 };
-  assert.equal(deviceHours(elastic, 1000e3 + 1_800_000), 24, 'those may have had more devices');
+  const job = { ...onEight, held_ms: '3600000', device_hours: 20, told_ms: 1000e3 + 900_000 };
+  assert.equal(deviceHours(job, 1000e3 + 1_800_000), 22, 'what was told has what it held until then');
+  assert.equal(deviceHours(job, 1000e3), 20, 'the clock was set back');
   assert.equal(deviceHours({ ...job, state: 'JOB_STATE_FAILED', device_hours: 1 }, 1000e3 + 1_800_000), 1);
-  assert.equal(deviceHours({ ...job, started_us: '0', state: 'JOB_STATE_QUEUED' }, 1e12), 0);
+  assert.equal(deviceHours({ ...job, state: 'JOB_STATE_QUEUED' }, 1e12), 20);
 });
 
 test('what a job costs grows with its device-hours between two counts of imgd', () => {
-  const job: Job = { ...onEight, device_hours: 2, cost: 5 };
-  assert.equal(costOf(job, 1000e3 + 1_800_000), 10);
-  assert.equal(costOf({ ...job, state: 'JOB_STATE_FAILED' }, 1000e3 + 1_800_000), 5);
+  const job: Job = { ...onEight, device_hours: 4, cost: 10, told_ms: 1000e3 };
+  assert.equal(costOf(job, 1000e3 + 1_800_000), 20);
+  assert.equal(costOf({ ...job, state: 'JOB_STATE_FAILED' }, 1000e3 + 1_800_000), 10);
   assert.equal(costOf({ ...job, device_hours: 0, cost: 0 }, 1000e3 + 1_800_000), 0, 'nothing is counted yet');
+});
+
+test('a job that had devices was started, also where it failed before its first step', () => {
+  assert.equal(everStarted({ generation: '1' } as Job), true);
+  assert.equal(everStarted({ generation: '0' } as Job), false);
+  assert.equal(everStarted({ generation: '0', external: { hosts: [] } } as unknown as Job), true);
+});
+
+test('how many epochs a run has is known before the first validation', () => {
+  const validated = { total_epochs: 9 } as Job['last_epoch'];
+  assert.equal(totalEpochs({ job_yaml: 'name: a\ntrain: {epochs: 4, batch: 8}\n' } as Job), 4);
+  assert.equal(totalEpochs({ job_yaml: 'name: a\n', last_epoch: validated } as Job), 9);
+  assert.equal(totalEpochs({ last_epoch: validated } as Job), 9, 'of a run that was started by hand');
+  assert.ok(Number.isNaN(totalEpochs({ job_yaml: 'name: a\n' } as Job)));
 });
 
 test('the time that is left is known only while a job runs and imgd knows it', () => {

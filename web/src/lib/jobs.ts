@@ -1,4 +1,5 @@
-import type { GetJobResponse, Job, ShortState } from '../api/types.ts';
+import type { Job, ShortState } from '../api/types.ts';
+import { flatYaml } from './flat_yaml.ts';
 import { ms, num, shortEnum } from './format.ts';
 
 /** What the table of jobs shows of one, as numbers: NaN for what it does not have. */
@@ -74,6 +75,15 @@ function endedEarly(job: Job): boolean {
   );
 }
 
+/** Epochs of the whole run, by its file, or by its last validation where that does not say; NaN where nobody knows. */
+export function totalEpochs(job: Job): number {
+  return (
+    Number(flatYaml(job.job_yaml ?? '').get('train.epochs')) ||
+    num(job.last_epoch?.total_epochs) ||
+    Number.NaN
+  );
+}
+
 /** How long it has run, over all its starts and without the time between them, seconds; NaN before the first. */
 export function ranFor(job: Job, now: number): number {
   const started = ms(job.started_us);
@@ -88,24 +98,21 @@ export function toldNow(job: Job): Job {
   return { ...job, told_ms: Date.now() };
 }
 
-/** Time that it held devices, times their number, hours. imgd counts what runs once a minute: here to the moment, also over
- * former starts where those had as many. */
+/** Time that it held devices, times their number, hours: what imgd told, and of what runs what it has held since. */
 export function deviceHours(job: Job, now: number): number {
   if (!holdsDevices(job) || job.external) return job.device_hours;
   const devices = (job.nodes_now || job.nodes) * job.ranks_per_node;
-  const since = (from: number) => (Math.max(now - from, 0) / 3_600_000) * devices;
-  const before = job.max_nodes > job.nodes ? 0 : (num(job.held_ms) / 3_600_000) * devices;
-  return Math.max(job.device_hours + since(job.told_ms ?? now), before + since(ms(job.started_us)));
+  return job.device_hours + (Math.max(now - (job.told_ms ?? now), 0) / 3_600_000) * devices;
 }
 
-/** What that costs: what imgd counted last, for as much longer as it has held them since. */
+/** What that costs: what imgd told, for as much longer as it has held them since. */
 export function costOf(job: Job, now: number): number {
   return job.device_hours > 0 ? (job.cost * deviceHours(job, now)) / job.device_hours : job.cost;
 }
 
-/** Whether its ranks ever ran, by its whole history. */
-export function everRan({ job, history }: GetJobResponse): boolean {
-  return Boolean(job.external) || history.some((event) => event.state_change?.to === 'JOB_STATE_RUNNING');
+/** Whether it ever had devices: a start may have failed before its first step. */
+export function everStarted(job: Job): boolean {
+  return Boolean(job.external) || num(job.generation) > 0;
 }
 
 /** Until its end at the speed of now; NaN while it does not run, and where nobody knows, of which imgd says 0. */

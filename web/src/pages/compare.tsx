@@ -7,8 +7,8 @@ import { onLive } from '../api/live.ts';
 import type { JobGone } from '../api/types.ts';
 import { jobsIn, look, MOST_COMPARED } from '../lib/compare.ts';
 import { differences } from '../lib/flat_yaml.ts';
-import { duration, figure, fixed, hours, money, num, percent, plural } from '../lib/format.ts';
-import { costOf, deviceHours, everRan, isJobNumber, ranFor, stateOf } from '../lib/jobs.ts';
+import { figure, fixed, hours, money, num, percent, plural, ranText } from '../lib/format.ts';
+import { costOf, deviceHours, everStarted, isJobNumber, ranFor, stateOf } from '../lib/jobs.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Later, State, Trouble } from '../ui/bits.tsx';
@@ -245,7 +245,7 @@ function Figures(props: { runs: readonly Run[]; leaveOut: (ids: readonly string[
                 <td class="num">{fixed(job.last_epoch?.val_loss, 4)}</td>
                 <td class="num">{fixed(job.last_step?.loss, 4)}</td>
                 <td class="num">{figure(speeds.data?.[i] ?? Number.NaN)}</td>
-                <td class="num">{everRan(run) ? duration(ranFor(job, Date.now())) : 'never started'}</td>
+                <td class="num">{everStarted(job) ? ranText(ranFor(job, Date.now())) : 'never started'}</td>
                 <td class="num">{hours(deviceHours(job, Date.now()))}</td>
                 {costs && <td class="num">{money(costOf(job, Date.now()), currency)}</td>}
                 <td class="num">

@@ -14,17 +14,20 @@ import {
   num,
   percent,
   plural,
+  ranText,
+  sentence,
   unit as withUnit,
 } from '../lib/format.ts';
 import {
   costOf,
-  everRan,
+  everStarted,
   isJobNumber,
   isOver,
   progressOf,
   ranFor,
   secondsLeft,
   stateOf,
+  totalEpochs,
 } from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Meter, now, State, Trouble } from '../ui/bits.tsx';
@@ -120,15 +123,12 @@ function Tab({ data, tab }: { data: GetJobResponse; tab: string }) {
   return <JobCurves data={data} />;
 }
 
-function sentence(text: string): string {
-  return text ? `${text[0]!.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}` : '';
-}
-
 function Facts({ data }: { data: GetJobResponse }) {
   const { job } = data;
   const step = job.last_step;
   const state = stateOf(job);
   const share = progressOf(job);
+  const epochs = useMemo(() => totalEpochs(job), [job.job_yaml, job.last_epoch]);
   const training = job.kind === 'JOB_KIND_TRAINING' || job.kind === 'JOB_KIND_UNSPECIFIED';
   return (
     <dl class="facts panel" style={{ marginBottom: '14px' }}>
@@ -145,7 +145,7 @@ function Facts({ data }: { data: GetJobResponse }) {
         <Fact
           name="Epoch"
           value={fixed(step?.epoch, 2)}
-          unit={job.last_epoch ? `of ${job.last_epoch.total_epochs}` : ''}
+          unit={Number.isFinite(epochs) ? `of ${count(Math.round(epochs))}` : ''}
         />
       )}
       {training && (
@@ -155,8 +155,8 @@ function Facts({ data }: { data: GetJobResponse }) {
         name={isOver(state) ? 'Ran for' : 'Time left'}
         value={
           isOver(state)
-            ? everRan(data)
-              ? duration(ranFor(job, Date.now()))
+            ? everStarted(job)
+              ? ranText(ranFor(job, Date.now()))
               : 'never started'
             : duration(secondsLeft(job))
         }

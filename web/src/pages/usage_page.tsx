@@ -3,7 +3,7 @@ import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { count, figure, hours, money, plural, unit as withUnit } from '../lib/format.ts';
-import { deviceHours, type JobRow } from '../lib/jobs.ts';
+import { costOf, deviceHours, type JobRow } from '../lib/jobs.ts';
 import { byDay, type Days, dayEdges } from '../lib/spend.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
@@ -28,7 +28,7 @@ export function UsagePage() {
   const [wanted, setWanted] = useState<'cost' | 'hours' | null>(null);
   const unit = wanted ?? (costs ? 'cost' : 'hours');
   const amount = useMemo(
-    () => (row: JobRow) => (unit === 'cost' ? row.cost : deviceHours(row.job, Date.now())),
+    () => (row: JobRow) => (unit === 'cost' ? costOf : deviceHours)(row.job, Date.now()),
     [unit],
   );
   const currency = useCurrency();
@@ -263,7 +263,7 @@ function TopJobs({
                 </td>
                 <td class="num">{count(row.nodes)}</td>
                 <td class="num">{hours(deviceHours(row.job, Date.now()))}</td>
-                {costs && <td class="num">{money(row.cost, currency)}</td>}
+                {costs && <td class="num">{money(costOf(row.job, Date.now()), currency)}</td>}
               </tr>
             ))}
           </tbody>
