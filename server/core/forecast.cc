@@ -80,16 +80,10 @@ std::optional<Instant> Future::PlaceIn(Room& room, const QueuedJob& job) {
     Occupy(job, *parts, earliest);
     return earliest;
   }
-  auto ends = ends_;
   // Others make room for it when it is the first of those who wait for these nodes.
   Waiters& waiters = Join(room.NodesFor(job));
-  const bool takes = waiters.last && !room.WillHold(job);
-  const auto victims = takes ? room.ChooseVictims(job, cluster_.holders) : std::vector<JobId>();
-  for (const JobId victim : victims)
-    EndsBy(victim, *waiters.last + cluster_.holders.at(victim).to_stop, ends);
-  const auto reserved = takes && victims.empty()
-                            ? room.ReserveOnceTaken(job, ends, cluster_.holders, *waiters.last)
-                            : room.Reserve(job, ends);
+  const auto reserved = waiters.last ? room.ReserveByPreemption(job, ends_, cluster_.holders, *waiters.last)
+                                     : room.Reserve(job, ends_);
   if (!reserved) return std::nullopt;
   std::optional<Instant> start = reserved->from;
   if (start) start = std::max(*start, earliest);

@@ -126,6 +126,7 @@ struct NodeHello {
   bool metrics_relayed = false;      ///< as there
 };
 
+struct HeldDevices;
 struct Verdict;
 class WaitTexts;
 
@@ -338,8 +339,7 @@ class Reactor {
   void ForgetOld(WallTime now);
   std::optional<JobId> LastOn(const NodeId& node) const;
   void ForgetLostNodes(Now now, Actions& out);
-  uint32_t DevicesOf(const JobRecord& job) const;
-  double PricePerHour(const JobRecord& job) const;
+  HeldDevices HeldBy(const JobRecord& job) const;
   enum class WantedOf : uint8_t { kNothing, kTime, kAll };
   std::map<std::string, Account> AccountsAt(Now now, WantedOf (*wanted)(const Quota&)) const;
   void FillAllowances(Snapshot& snapshot, Now now) const;

@@ -32,12 +32,8 @@ bool LastsForEver(const Quota& quota) {
 
 }  // namespace
 
-uint32_t Reactor::DevicesOf(const JobRecord& job) const {
-  return HeldBy(job, [this](const NodeId& id) { return state_.FindNode(id); }).devices;
-}
-
-double Reactor::PricePerHour(const JobRecord& job) const {
-  return HeldBy(job, [this](const NodeId& id) { return state_.FindNode(id); }).price_per_hour;
+HeldDevices Reactor::HeldBy(const JobRecord& job) const {
+  return imgd::HeldBy(job, [this](const NodeId& id) { return state_.FindNode(id); });
 }
 
 /// Counts what the job has held since it was counted last, for itself and for its accounts. Before its
@@ -50,8 +46,9 @@ void Reactor::Charge(JobId id, Now now) {
   job.run.charged_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(now.steady - job.run.held_since).count();
   if (passed <= Duration::zero()) return;
-  const double device_seconds = InSeconds(passed) * DevicesOf(job);
-  const double cost = InSeconds(passed) / 3600 * PricePerHour(job);
+  const HeldDevices held = HeldBy(job);
+  const double device_seconds = InSeconds(passed) * held.devices;
+  const double cost = InSeconds(passed) / 3600 * held.price_per_hour;
   job.device_seconds += device_seconds;
   job.cost += cost;
   if (settings_.half_life > Duration::zero()) {
@@ -154,7 +151,7 @@ std::map<std::string, Account> Reactor::AccountsAt(Now now, WantedOf (*wanted)(c
     if (passed <= Duration::zero()) continue;
     const auto& counted = of_whom.Of(job, holding.accounts);
     const bool costs = counted[0].costs || counted[1].costs;
-    const double cost = costs ? InSeconds(passed) / 3600 * PricePerHour(job) : 0;
+    const double cost = costs ? InSeconds(passed) / 3600 * HeldBy(job).price_per_hour : 0;
     const WallTime from{now.wall.micros - MicrosOf(passed)};
     for (const auto& [account, _] : counted) {
       if (account != nullptr) account->Add(InSeconds(passed) * holding.devices, cost, from, now.wall);
@@ -217,7 +214,7 @@ std::vector<AccountUse> Reactor::Accounts(Now now) const {
   }
   for (const JobId id : state_.active()) {
     const JobRecord& job = *state_.FindJob(id);
-    for (const auto& account : AccountsOf(job)) use(account).devices += DevicesOf(job);
+    for (const auto& account : AccountsOf(job)) use(account).devices += HeldBy(job).devices;
   }
   std::vector<AccountUse> out;
   for (auto& [name, account] : known) {

@@ -85,6 +85,9 @@ class Room {
   /// `asked` or later: an estimate, where that is sooner.
   std::optional<Reservation> ReserveOnceTaken(const QueuedJob& job, const EndTimes& ends,
                                               const Holders& holders, Instant asked);
+  /// The same, where victims that are enough are asked at `asked`: the reservation names them.
+  std::optional<Reservation> ReserveByPreemption(const QueuedJob& job, EndTimes ends, const Holders& holders,
+                                                 Instant asked);
 
   /// Jobs of a lower priority that have to give their devices back for the gang to start, where that is
   /// enough: of the lowest priority first, then those that lose the least work. None where it is not, or

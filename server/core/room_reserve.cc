@@ -216,4 +216,15 @@ std::optional<Reservation> Room::ReserveOnceTaken(const QueuedJob& job, const En
   return reserved;
 }
 
+std::optional<Reservation> Room::ReserveByPreemption(const QueuedJob& job, EndTimes ends,
+                                                     const Holders& holders, Instant asked) {
+  if (WillHold(job)) return Reserve(job, ends);
+  auto victims = ChooseVictims(job, holders);
+  if (victims.empty()) return ReserveOnceTaken(job, ends, holders, asked);
+  for (const JobId victim : victims) EndsBy(victim, asked + holders.at(victim).to_stop, ends);
+  auto found = Reserve(job, ends);
+  if (found) found->victims = std::move(victims);
+  return found;
+}
+
 }  // namespace imgd

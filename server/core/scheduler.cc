@@ -249,14 +249,8 @@ ReasonCode Planner::WhyNot(const QueuedJob& job) {
 
 /// For the first who waits for its nodes. False where nothing can be.
 bool Planner::Reserve(const QueuedJob& job) {
-  auto ends = cluster_.ends;
-  auto victims = room_.WillHold(job) ? std::vector<JobId>() : room_.ChooseVictims(job, cluster_.holders);
-  for (const JobId victim : victims) EndsBy(victim, cluster_.now + cluster_.holders.at(victim).to_stop, ends);
-  auto found = victims.empty() && !room_.WillHold(job)
-                   ? room_.ReserveOnceTaken(job, ends, cluster_.holders, cluster_.now)
-                   : room_.Reserve(job, ends);
+  auto found = room_.ReserveByPreemption(job, cluster_.ends, cluster_.holders, cluster_.now);
   if (!found) return false;
-  found->victims = std::move(victims);
   found->estimate = found->estimate || may_be_taken_.Meet(room_.NodesFor(job));
   Keep(job, std::move(*found));
   return true;

@@ -133,7 +133,7 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
 
 /// The first in the queue starts as soon as its gang fits.
 void TheFirstStartsWhenItFits(World& world, const Batch& batch, const char* name) {
-  if (!Changed(batch) || !world.ledger.Looks(3) || LooksAgain(world)) return;
+  if (!Changed(batch) || LooksAgain(world)) return;
   const JobRecord* first = FirstWithClaim(world);
   if (first == nullptr || !IsDue(world, *first)) return;
   if (Fits(world, *first, FreeSpace(world))) {

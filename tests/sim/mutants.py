@@ -344,7 +344,7 @@ MUTANTS = [
     Mutant("a forecast is for a time before the job may start", "forecast.cc",
            "  if (start) start = std::max(*start, earliest);\n", ""),
     Mutant("a forecast takes no account of who has to give way", "forecast.cc",
-           "const bool takes = waiters.last && !room.WillHold(job);", "const bool takes = false;"),
+           "const auto reserved = waiters.last ? ", "const auto reserved = false ? "),
     Mutant("a gang grows beyond its folder", "growth.cc", "if (groups[i] != group || job.avoid", "if (job.avoid"),
     Mutant("a gang grows onto nodes that it was moved off", "growth.cc",
            "job.avoid.contains(node.id) || IsAmong(parts, node.id)) continue;", "IsAmong(parts, node.id)) continue;"),
