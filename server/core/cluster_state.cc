@@ -131,7 +131,16 @@ void ClusterState::NoteKind(NodeRecord& node) {
 
 JobRecord& ClusterState::EditJob(JobId id) {
   JobRecord& job = jobs_.at(id);
-  if (!old_jobs_.contains(id)) old_jobs_.emplace(id, job);
+  if (old_jobs_.contains(id)) return job;
+  if (spare_.empty()) {
+    old_jobs_.emplace(id, job);
+    return job;
+  }
+  auto old = std::move(spare_.back());
+  spare_.pop_back();
+  old.key() = id;
+  old.mapped() = job;
+  old_jobs_.insert(std::move(old));
   return job;
 }
 
@@ -385,6 +394,8 @@ void ClusterState::Commit() {
     jobs_.erase(ended_.front());
     ended_.pop_front();
   }
+  while (!old_jobs_.empty() && spare_.size() < kSpareKept)
+    spare_.push_back(old_jobs_.extract(old_jobs_.begin()));
   old_jobs_.clear();
   old_nodes_.clear();
   old_usage_.clear();

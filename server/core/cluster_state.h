@@ -139,6 +139,8 @@ class ClusterState {
   static constexpr size_t kEndedKept = 256;
 
  private:
+  using OldJobs = std::map<JobId, std::optional<JobRecord>>;
+
   QueuedJob QueueEntryOf(const JobRecord& job);
   void Enqueue(const JobRecord& job);
   void Dequeue(JobId id);
@@ -174,7 +176,10 @@ class ClusterState {
   std::map<std::string, Usage> usage_;
   std::map<std::string, Account> accounts_;
   std::deque<JobId> ended_;
-  std::map<JobId, std::optional<JobRecord>> old_jobs_;  ///< as they were; nothing where they were not
+  OldJobs old_jobs_;  ///< as they were; nothing where they were not
+  /// Of former commits: a copy that is assigned to has its room already, and running jobs are edited often.
+  std::vector<OldJobs::node_type> spare_;
+  static constexpr size_t kSpareKept = 256;
   std::map<NodeId, std::optional<NodeRecord>> old_nodes_;
   std::map<std::string, std::optional<Usage>> old_usage_;
   std::map<std::string, std::optional<Account>> old_accounts_;

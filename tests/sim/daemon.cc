@@ -97,13 +97,12 @@ void Daemon::Tick() {
 void Daemon::Beat() {
   const Now now = world_->time.now();
   auto& heard = world_->ledger.heard;
-  auto next = heard.begin();  // both are by name
+  auto at = heard.begin();
   for (const NodeRecord* const node : reactor_.state().all_nodes()) {
     const Agent* const agent = node->Connected() ? world_->network.Passing(node->session) : nullptr;
     if (agent == nullptr || agent->id() != node->id) continue;
     reactor_.OnHeartbeat(node->id, now);
-    if (next == heard.end() || next->first != node->id) next = heard.emplace_hint(next, node->id, now.steady);
-    (next++)->second = now.steady;
+    ValueAt(heard, at, node->id) = now.steady;
   }
 }
 
@@ -196,7 +195,10 @@ void Daemon::Store(const Actions& actions) {
   const bool ranked = std::any_of(actions.begin(), actions.end(), [](const Action& action) {
     return std::holds_alternative<SaveRungResult>(action);
   });
-  if (ranked || !touched.empty()) sweeps_ = reactor_.state().sweeps();
+  const bool of_sweep = std::any_of(touched.begin(), touched.end(), [this](JobId id) {
+    return reactor_.state().FindJob(id)->sweep != JobId();
+  });
+  if (ranked || of_sweep) sweeps_ = reactor_.state().sweeps();
   if (!reactor_.state().TouchedUsage().empty()) usage_ = reactor_.state().usage();
   if (!reactor_.state().TouchedAccounts().empty()) accounts_ = reactor_.state().accounts();
   world_->ledger.Stored();

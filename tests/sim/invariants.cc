@@ -67,7 +67,9 @@ void NoteJobs(World& world, const Batch& batch) {
 }
 
 void NoteNodes(World& world) {
-  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) world.ledger.nodes[id] = node.state;
+  auto at = world.ledger.nodes.begin();
+  for (const NodeRecord* const node : world.daemon.reactor().state().all_nodes())
+    ValueAt(world.ledger.nodes, at, node->id) = node->state;
 }
 
 }  // namespace
@@ -141,11 +143,6 @@ const JobRecord* StartedBy(const World& world, const Action& action) {
   return is ? job : nullptr;
 }
 
-bool AllNodesAreThere(const World& world) {
-  const auto& nodes = world.daemon.reactor().state().nodes();
-  return std::all_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.Usable(); });
-}
-
 bool IsTied(const World& world, const JobRecord& job) {
   return SharesStorage(world.truths.at(job.name).submission);
 }
@@ -193,48 +190,59 @@ std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
   return kept;
 }
 
-/// Nodes that a job has for itself.
-std::set<NodeId> WholeNodes(const World& world) {
-  std::set<NodeId> whole;
-  const auto& state = world.daemon.reactor().state();
-  for (const auto& [id, holding] : state.holdings()) {
-    for (const auto& part : holding.job->run.Held()) {
-      if (part.whole) whole.insert(part.node);
-    }
-  }
-  return whole;
-}
-
-const std::vector<Space>& FreeSpace(World& world) {
-  Ledger& ledger = world.ledger;
-  if (ledger.space_of == ledger.checks) return ledger.space;
-  ledger.space_of = ledger.checks;
-  ledger.space.clear();
+/// How many devices of nodes are nobody else's though no run has them: all of a node that a job has for
+/// itself.
+std::map<NodeId, size_t> KeptOf(const World& world) {
+  constexpr size_t kAll = 1U << 16;
   std::map<NodeId, size_t> kept;
   for (const auto& [node, device] : KeptForGrowth(world)) ++kept[node];
-  const std::set<NodeId> whole = WholeNodes(world);
-  auto held = ledger.held.begin();  // both are by name
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    for (const auto& part : holding.job->run.Held()) {
+      if (part.whole) kept[part.node] = kAll;
+    }
+  }
+  return kept;
+}
+
+/// Devices of the node that another cluster's run has, and none of ours.
+size_t ForeignOf(const World& world, const NodeRecord& node) {
+  if (node.foreign.empty()) return 0;
+  return static_cast<size_t>(
+      std::count_if(node.devices.begin(), node.devices.end(), [&](const Device& device) {
+        return node.ForeignHolder(device.index) && !world.ledger.holders.contains({node.id, device.index});
+      }));
+}
+
+const NodesNow& LookAtNodes(World& world) {
+  Ledger& ledger = world.ledger;
+  NodesNow& now = ledger.nodes_now;
+  if (now.check == ledger.checks) return now;
+  now.check = ledger.checks;
+  now.space.clear();
+  now.all_there = true;
+  now.digest = 0;
+  const auto kept = KeptOf(world);
+  auto at = ledger.held.begin();
   for (const NodeRecord* const each : world.daemon.reactor().state().all_nodes()) {
     const NodeRecord& node = *each;
-    const NodeId& id = node.id;
-    while (held != ledger.held.end() && held->first < id) ++held;
-    const bool holds = held != ledger.held.end() && held->first == id;
-    if (node.session == 0 || node.state != NodeState::kReady || !node.stale.empty() || node.set_aside ||
-        !node.problems.empty() || node.notice)
-      continue;
-    size_t taken = holds ? held->second : 0;
-    if (const auto more = kept.find(id); more != kept.end()) taken += more->second;
-    for (const auto& device : node.devices) {
-      if (!node.foreign.empty() && node.ForeignHolder(device.index) &&
-          !ledger.holders.contains({id, device.index})) {
-        ++taken;
-      }
-    }
+    const bool in_doubt = node.set_aside || !node.problems.empty() || node.notice;
+    const bool usable =
+        node.session != 0 && node.state == NodeState::kReady && node.stale.empty() && !in_doubt;
+    const bool out = node.state == NodeState::kLost || in_doubt;
     const size_t all = node.devices.size();
-    if (whole.contains(id)) taken = all;
-    ledger.space.push_back({.node = &node, .devices = static_cast<uint32_t>(all - std::min(all, taken))});
+    now.all_there = now.all_there && usable;
+    const size_t says = (((all << 8) + node.foreign.size()) << 2) + (usable ? 1 : 0) + (out ? 2 : 0);
+    now.digest = (now.digest ^ says) * 0x100000001b3;  // as FNV-1a has it, node by node
+    if (!usable) continue;
+    size_t taken = ValueAt(ledger.held, at, node.id) + ForeignOf(world, node);
+    if (const auto more = kept.find(node.id); more != kept.end()) taken += more->second;
+    now.space.push_back({.node = &node, .devices = static_cast<uint32_t>(all - std::min(all, taken))});
   }
-  return ledger.space;
+  return now;
 }
+
+const std::vector<Space>& FreeSpace(World& world) { return LookAtNodes(world).space; }
+
+bool AllNodesAreThere(World& world) { return LookAtNodes(world).all_there; }
 
 }  // namespace imgd::sim

@@ -48,9 +48,6 @@ const std::vector<Invariant>& PlaceInvariants();
 /// Devices of the part's node that nobody else gets: of a whole node all of them.
 std::vector<uint32_t> DevicesOf(const World& world, const Part& part);
 
-/// All can be used now.
-bool AllNodesAreThere(const World& world);
-
 /// The job's start may be called by this event, which is not undone in the same commit.
 const JobRecord* StartedBy(const World& world, const Action& action);
 
@@ -89,7 +86,19 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
 /// The devices that jobs which end so that they can grow are to have besides their own: nobody else gets
 /// them.
 std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world);
+/// What is to be seen of all nodes in a check; they are gone through once.
+struct NodesNow {
+  uint64_t check = 0;
+  std::vector<Space> space;  ///< as FreeSpace() has it
+  bool all_there = true;     ///< each can be used
+  /// Of all nodes with what they have, by name, and whether they can be used: a promise is of these.
+  uint64_t digest = 0;
+};
+/// Good until the next check.
+const NodesNow& LookAtNodes(World& world);
 /// The devices on nodes that can be used and that nobody holds, by name. Good until the next check.
 const std::vector<Space>& FreeSpace(World& world);
+/// All can be used now.
+bool AllNodesAreThere(World& world);
 
 }  // namespace imgd::sim

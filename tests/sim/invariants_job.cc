@@ -241,11 +241,14 @@ void AProgramsExitCodesAreItsOwn(World& world, const Batch& batch, const char* n
 /// in memory, and everything is on disk.
 void AcknowledgedIsKept(World& world, const Batch&, const char* name) {
   if (!world.ledger.Looks(64)) return;
+  const auto& all = world.daemon.stored();
+  auto at = all.begin();  // both are by id
   for (const auto& [id, job] : world.ledger.jobs) {
     if (!job.acknowledged) continue;
-    const JobRecord* stored = world.daemon.Stored(id);
-    const bool open = stored != nullptr && !IsFinal(stored->state);
-    if (stored == nullptr || (open && world.daemon.reactor().state().FindJob(id) == nullptr)) {
+    while (at != all.end() && at->first < id) ++at;
+    const bool stored = at != all.end() && at->first == id;
+    const bool open = stored && !IsFinal(at->second.state);
+    if (!stored || (open && world.daemon.reactor().state().FindJob(id) == nullptr)) {
       world.Break(name, fmt::format("job {} is lost", id));
     }
   }

@@ -38,7 +38,6 @@ bool CouldUse(const World& world, const QueuedJob& entry, const JobRecord& start
 void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
   const auto& reactor = world.daemon.reactor();
   if (reactor.reserved().empty() || reactor.WantsToSchedule()) return;
-  const bool all_there = AllNodesAreThere(world);
   for (const auto& action : batch.actions) {
     const JobRecord* started = StartedBy(world, action);
     if (started == nullptr || std::get<AppendEvent>(action).reason.code != ReasonCode::kPlaced) continue;
@@ -54,7 +53,7 @@ void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
       if (entry.code != ReasonCode::kWaitsForDevices) continue;
       // For those who wait for nodes that may never return nothing is kept, nor where too few are left of
       // those that it does not avoid.
-      const bool may_be_held = all_there && !entry.IsChoosy();
+      const bool may_be_held = !entry.IsChoosy() && AllNodesAreThere(world);
       if (!may_be_held && ReservationOf(reactor.reserved(), entry.id) == nullptr) continue;
       const JobRecord& job = *reactor.state().FindJob(entry.id);
       if (job.not_before > world.time.now().steady || !CouldUse(world, entry, *started)) continue;
@@ -245,6 +244,7 @@ void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
 void WhoPreemptsIsForecastSoon(World& world, const Batch&, const char* name) {
   const auto& reactor = world.daemon.reactor();
   if (!world.ledger.Looks(32, 16) || !world.shape.preemption || reactor.WantsToSchedule()) return;
+  if (!AllNodesAreThere(world)) return;
   const Snapshot cluster = reactor.MakeSnapshot(world.time.now());
   Duration longest{};
   for (const auto& [job, holder] : cluster.holders) {
@@ -255,9 +255,7 @@ void WhoPreemptsIsForecastSoon(World& world, const Batch&, const char* name) {
     const auto holder = cluster.holders.find(job);
     return job == JobId() || (holder != cluster.holders.end() && holder->second.preemptible);
   };
-  const bool all_there = std::all_of(cluster.nodes.begin(), cluster.nodes.end(),
-                                     [](const NodeSlots& node) { return node.usable; });
-  if (!all_there || !cluster.retrying.empty()) return;
+  if (!cluster.retrying.empty()) return;
   for (const auto& node : cluster.nodes) {
     if (node.devices.empty() || !std::all_of(node.holders.begin(), node.holders.end(), makes_room)) continue;
     const QueuedJob urgent{.priority = 1000, .ranks_per_node = static_cast<uint32_t>(node.devices.size())};
@@ -273,12 +271,13 @@ void WhoPreemptsIsForecastSoon(World& world, const Batch&, const char* name) {
 void TheFirstOfItsNodesHasDevicesReserved(World& world, const Batch&, const char* name) {
   const auto& reactor = world.daemon.reactor();
   if (!world.ledger.Looks(8) || reactor.WantsToSchedule()) return;
-  const auto& nodes = reactor.state().nodes();
+  const auto& nodes = reactor.state().all_nodes();
   if (!AllNodesAreThere(world)) return;
   std::set<std::pair<const Needs*, uint32_t>> known;  // of those who wait: their nodes are waited for
-  std::set<const NodeRecord*> waited_for;
+  std::vector<bool> waited_for(nodes.size());
+  size_t others = nodes.size();
   for (const auto& entry : reactor.state().queue()) {
-    if (waited_for.size() == nodes.size()) return;  // nobody is the first any more
+    if (others == 0) return;  // nobody is the first any more
     // One that waits for its retry may have nothing kept for it, and is the first then.
     const bool waits = entry.code == ReasonCode::kWaitsForDevices ||
                        entry.code == ReasonCode::kWaitsBehindJob || entry.code == ReasonCode::kBackoff;
@@ -286,9 +285,11 @@ void TheFirstOfItsNodesHasDevicesReserved(World& world, const Batch&, const char
     bool first = entry.code == ReasonCode::kWaitsForDevices && !entry.IsChoosy();
     const JobRecord& job = *reactor.state().FindJob(entry.id);
     first = first && !(entry.needs->whole_nodes && HasQuotas(world, job));
-    for (const auto& [id, node] : nodes) {
-      if (node.devices.size() >= entry.ranks_per_node && NodeDoes(entry.needs, node))
-        first = waited_for.insert(&node).second && first;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i]->devices.size() < entry.ranks_per_node || !NodeDoes(entry.needs, *nodes[i])) continue;
+      first = first && !waited_for[i];
+      if (!waited_for[i]) --others;
+      waited_for[i] = true;
     }
     if (first && ReservationOf(reactor.reserved(), entry.id) == nullptr)
       world.Break(name, fmt::format("job {} is the first to wait for its nodes", entry.id));

@@ -186,18 +186,6 @@ uint32_t BusyOf(const World& world, const Reservation& reserved) {
   return busy;
 }
 
-/// The nodes with what they have, by name, and whether they can be used: a promise is of these.
-std::vector<size_t> NodesNow(const World& world) {
-  std::vector<size_t> nodes;
-  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
-    const bool out =
-        node.state == NodeState::kLost || node.set_aside || !node.problems.empty() || node.notice;
-    const size_t flags = (node.Usable() ? 1 : 0) + (out ? 2 : 0);
-    nodes.push_back((((node.devices.size() << 8) + node.foreign.size()) << 2) + flags);
-  }
-  return nodes;
-}
-
 /// Some node's device is in both.
 bool SharesDevices(const World& world, const std::vector<Part>& some, const std::vector<Part>& others) {
   std::set<std::pair<NodeId, uint32_t>> held;
@@ -255,16 +243,16 @@ void AReservationHolds(World& world, const Batch& batch, const char* name) {
   const std::optional<Instant> from = reserved->estimate ? std::nullopt : reserved->from;
   const bool guessed = reserved->estimate;
   const uint32_t busy = reserved->from ? 0 : BusyOf(world, *reserved);
-  std::vector<size_t> nodes = NodesNow(world);
+  const uint64_t nodes = LookAtNodes(world).digest;
   const Instant now = world.time.now().steady;
   if (!promise || promise->job != reserved->job || promise->nodes != nodes ||
       StartedBefore(world, batch, reserved->job) || SomebodyLeaves(world) || !world.ledger.foreign.empty()) {
-    promise = {reserved->job, from, guessed, busy, now, std::move(nodes)};
+    promise = {reserved->job, from, guessed, busy, now, nodes};
     return;
   }
   // What running jobs think of their end is no promise: by it others may be reserved, and all begins anew.
   if (guessed || promise->guessed) {
-    promise = {reserved->job, from, guessed, busy, promise->first_since, std::move(nodes)};
+    promise = {reserved->job, from, guessed, busy, promise->first_since, nodes};
     return;
   }
   // Where nothing of it is held any more it only waits for a node to be back, and nobody knows when.

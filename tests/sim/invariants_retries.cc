@@ -226,7 +226,8 @@ void NoGangOnASickNode(World& world, const Batch& batch, const char* name) {
 }
 
 /// Last in the table.
-void NoteAside(World& world, const Batch&, const char*) {
+void NoteAside(World& world, const Batch& batch, const char*) {
+  if (!batch.nodes_touched) return;
   world.ledger.aside.clear();
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     if (node.set_aside) world.ledger.aside.insert(id);

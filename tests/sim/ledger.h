@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <boost/container/flat_map.hpp>
+#include <compare>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +14,19 @@
 #include "tests/sim/invariants.h"
 
 namespace imgd::sim {
+
+/// What is gone through in each commit: a row in memory, not a tree.
+template <typename Value>
+using ByNode = boost::container::flat_map<NodeId, Value>;
+
+/// Where nodes are asked for in the order of their names, from `at` on: the value of this one.
+template <typename Value>
+Value& ValueAt(ByNode<Value>& values, typename ByNode<Value>::iterator& at, const NodeId& node) {
+  auto order = std::strong_ordering::greater;
+  while (at != values.end() && (order = at->first <=> node) < 0) ++at;
+  if (at == values.end() || order > 0) at = values.emplace_hint(at, node, Value{});
+  return (at++)->second;
+}
 
 /// What the simulator itself notes of what was promised and done, so that the core is not asked about itself.
 struct Ledger {
@@ -62,9 +77,9 @@ struct Ledger {
     JobId job;
     std::optional<Instant> from;  ///< nothing where nobody knows, or only guesses
     bool guessed = false;
-    uint32_t busy = 0;          ///< devices of its gang that are still held
-    Instant first_since{};      ///< since when it has been the first, on these nodes
-    std::vector<size_t> nodes;  ///< as NodesNow() has them
+    uint32_t busy = 0;      ///< devices of its gang that are still held
+    Instant first_since{};  ///< since when it has been the first, on these nodes
+    uint64_t nodes = 0;     ///< their digest, as NodesNow has it
   };
 
   /// Devices that were held, and what they cost an hour.
@@ -91,9 +106,10 @@ struct Ledger {
   std::map<JobId, Sweep> sweeps;
   std::map<JobId, std::vector<Dependency>> after;  ///< of each job, as it was submitted
   std::map<std::pair<NodeId, uint32_t>, JobId> holders;
-  std::map<NodeId, uint32_t> held;     ///< how many devices of each node are among them
+  /// How many devices of each node are among them.
+  ByNode<uint32_t> held;
   std::map<NodeId, uint32_t> foreign;  ///< the device that another cluster's run has, as the node told
-  std::map<NodeId, NodeState> nodes;
+  ByNode<NodeState> nodes;
   std::map<NodeId, bool> ill;  ///< by its health checks, as the daemon was told
   /// Nodes that are being taken back, as the daemon was told since it last lost what it had not stored.
   std::map<NodeId, Notice> notices;
@@ -102,15 +118,15 @@ struct Ledger {
   std::map<NodeId, std::set<JobId>> failed_on;
   /// Of these, those of which it is certain that imgd blames the node.
   std::map<NodeId, std::set<JobId>> blamed;
-  std::set<NodeId> aside;           ///< set aside, as of the last check
-  std::map<NodeId, Instant> heard;  ///< the daemon's sleep since then does not count
+  std::set<NodeId> aside;  ///< set aside, as of the last check
+  /// The daemon's sleep since then does not count.
+  ByNode<Instant> heard;
   std::optional<Promise> promise;
   std::map<JobId, Generation> reserved;  ///< who had devices reserved while it waited, by its last start
   Duration longest_hold{};
   uint64_t checks = 0;
   bool every_commit = false;  ///< Looks() is always true
-  std::vector<Space> space;   ///< what FreeSpace() found in the check `space_of`
-  uint64_t space_of = 0;
+  NodesNow nodes_now;         ///< as LookAtNodes() found them
 
   /// Whether what costs much is looked at now, as at each `every`th check.
   bool Looks(uint64_t every, uint64_t at = 0) const { return every_commit || checks % every == at; }

@@ -1,5 +1,7 @@
 #include "tests/sim/network.h"
 
+#include <algorithm>
+
 #include "tests/sim/world.h"
 
 namespace imgd::sim {
@@ -73,8 +75,10 @@ void Network::Stall(uint64_t session, Duration time) {
 
 void Network::EndStalls() {
   const Instant now = world_->time.now().steady;
-  for (auto& [session, stream] : streams_) {
-    if (stream.stalled_until <= now) continue;
+  for (const uint64_t session : Sessions()) {
+    const auto found = streams_.find(session);
+    if (found == streams_.end() || found->second.stalled_until <= now) continue;
+    Stream& stream = found->second;
     // What comes later must not wait behind what was held back for longer.
     stream.stalled_until = stream.last_up = stream.last_down = now;
     for (size_t left = stream.up.size(); left > 0; --left) PumpUp(session);
@@ -138,9 +142,14 @@ void Network::CloseByDaemon(uint64_t session) {
 }
 
 void Network::CloseAllByDaemon() {
+  for (const uint64_t session : Sessions()) CloseByDaemon(session);
+}
+
+std::vector<uint64_t> Network::Sessions() const {
   std::vector<uint64_t> sessions;
   for (const auto& [session, stream] : streams_) sessions.push_back(session);
-  for (const uint64_t session : sessions) CloseByDaemon(session);
+  std::sort(sessions.begin(), sessions.end());
+  return sessions;
 }
 
 Agent* Network::Passing(uint64_t session) const {

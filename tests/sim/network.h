@@ -2,8 +2,8 @@
 
 #include <deque>
 #include <functional>
-#include <map>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "server/core/types.h"
@@ -59,9 +59,12 @@ class Network {
   /// Time from now until the message of a direction arrives, after those before it.
   Duration Arrival(const Stream& stream, Instant& last);
   void DropClosed(uint64_t session);
+  /// Of all streams, in the order in which they were opened, by which a life replays.
+  std::vector<uint64_t> Sessions() const;
 
   World* world_;
-  std::map<uint64_t, Stream> streams_;
+  /// By session; each heartbeat looks for one.
+  std::unordered_map<uint64_t, Stream> streams_;
   std::set<uint64_t> closed_by_daemon_;
   uint64_t next_ = 1;
 };

@@ -102,7 +102,7 @@ void DrawOrder(World& world) {
 
 void TidyUp(World& world) {
   const auto& state = world.daemon.reactor().state();
-  for (const auto& [id, job] : world.daemon.stored()) {
+  for (const auto& [id, job] : state.jobs()) {
     if (job.state == JobState::kPaused) world.daemon.Resume(id);
   }
   for (const auto& [id, node] : state.nodes()) {
