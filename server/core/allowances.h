@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/container/flat_map.hpp>
 #include <map>
 #include <optional>
 #include <set>
@@ -48,8 +49,9 @@ class Allowances {
 
   const Snapshot& cluster_;
   std::map<std::string, Allowance> known_;
-  std::set<uint32_t> sizes_;                  ///< how many devices there are on a node
-  std::map<const AccountNames*, Of> of_job_;  ///< by the place of the job's accounts
+  std::set<uint32_t> sizes_;  ///< how many devices there are on a node
+  /// By the place of the job's accounts. Asked for each job: a row in memory, not a tree.
+  boost::container::flat_map<const AccountNames*, Of> of_job_;
 };
 
 }  // namespace imgd

@@ -186,6 +186,7 @@ void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
 
 /// Of some of its devices only the holder itself says when it ends.
 bool Planner::IsHeldByGuess(const Part& part, const NodeSlots& node) const {
+  if (cluster_.estimated.empty()) return false;
   for (size_t i = 0; i < node.devices.size(); ++i) {
     if (part.Takes(node.devices[i]) && cluster_.estimated.contains(node.holders[i])) return true;
   }
