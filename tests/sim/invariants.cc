@@ -133,6 +133,19 @@ std::vector<uint32_t> DevicesOf(const World& world, const Part& part) {
   return all;
 }
 
+bool SharesDevices(const World& world, const std::vector<Part>& some, const std::vector<Part>& others) {
+  std::set<std::pair<NodeId, uint32_t>> held;
+  for (const auto& part : some) {
+    for (const uint32_t device : DevicesOf(world, part)) held.emplace(part.node, device);
+  }
+  return std::any_of(others.begin(), others.end(), [&](const Part& part) {
+    const auto devices = DevicesOf(world, part);
+    return std::any_of(devices.begin(), devices.end(), [&](uint32_t device) {
+      return held.contains({part.node, device});
+    });
+  });
+}
+
 const JobRecord* StartedBy(const World& world, const Action& action) {
   const auto* event = std::get_if<AppendEvent>(&action);
   if (event == nullptr || event->first || event->to != JobState::kStarting || event->from == event->to)

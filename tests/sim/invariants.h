@@ -47,6 +47,8 @@ const std::vector<Invariant>& PlaceInvariants();
 
 /// Devices of the part's node that nobody else gets: of a whole node all of them.
 std::vector<uint32_t> DevicesOf(const World& world, const Part& part);
+/// Some node's device is in both.
+bool SharesDevices(const World& world, const std::vector<Part>& some, const std::vector<Part>& others);
 
 /// The job's start may be called by this event, which is not undone in the same commit.
 const JobRecord* StartedBy(const World& world, const Action& action);

@@ -115,6 +115,16 @@ void GrowingTakesFromNobody(World& world, const Batch& batch, const char* name) 
   });
 }
 
+/// What a job is to have when it has grown nobody else has, or is to have.
+void GrowingSharesNothing(World& world, const Batch& batch, const char* name) {
+  ForGrowing(world, batch, [&](const JobRecord& job, const Ledger::Job&) {
+    for (const auto& [id, other] : world.daemon.reactor().state().holdings()) {
+      if (id != job.id && SharesDevices(world, job.run.grows_to, other.job->run.Held()))
+        world.Break(name, fmt::format("job {} grows onto devices of job {}", job.id, id));
+    }
+  });
+}
+
 /// A job that was ended to grow goes on at once, with all that it had and was to have and that can be used;
 /// on what it had also where an agent is not back yet.
 void GrowingLosesNoPlace(World& world, const Batch& batch, const char* name) {
@@ -221,6 +231,7 @@ const std::vector<Invariant>& ElasticInvariants() {
       {"growing is rare", GrowingIsRare},
       {"growing saves first", GrowingSavesFirst},
       {"growing takes from nobody", GrowingTakesFromNobody},
+      {"growing shares nothing", GrowingSharesNothing},
       {"growing loses no place", GrowingLosesNoPlace},
       {"a start takes what there is", AStartTakesWhatThereIs},
       {"jobs grow", JobsGrow},

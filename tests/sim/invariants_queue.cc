@@ -186,20 +186,6 @@ uint32_t BusyOf(const World& world, const Reservation& reserved) {
   return busy;
 }
 
-/// Some node's device is in both.
-bool SharesDevices(const World& world, const std::vector<Part>& some, const std::vector<Part>& others) {
-  std::set<std::pair<NodeId, uint32_t>> held;
-  for (const auto& part : some) {
-    for (const uint32_t device : DevicesOf(world, part)) held.emplace(part.node, device);
-  }
-  return std::any_of(others.begin(), others.end(), [&](const Part& part) {
-    const auto devices = DevicesOf(world, part);
-    return std::any_of(devices.begin(), devices.end(), [&](uint32_t device) {
-      return held.contains({part.node, device});
-    });
-  });
-}
-
 /// Whether this plan started a job that comes before the other in the queue.
 bool StartedBefore(const World& world, const Batch& batch, JobId other) {
   const auto& state = world.daemon.reactor().state();
