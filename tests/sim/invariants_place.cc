@@ -214,9 +214,7 @@ void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
     const bool first = place == 0 && reserved != nullptr && entry.not_before <= now;
     // What is used up is noticed a moment later.
     const bool quotas = HasQuotas(world, *reactor.state().FindJob(entry.id));
-    const bool all_there = std::all_of(cluster.nodes.begin(), cluster.nodes.end(),
-                                       [](const NodeSlots& node) { return node.usable; });
-    if (first && all_there && !quotas && reserved->from && cluster.retrying.empty() && !start &&
+    if (first && AllNodesAreThere(world) && !quotas && reserved->from && cluster.retrying.empty() && !start &&
         !reserved->estimate)
       world.Break(name, fmt::format("job {} has devices reserved and no forecast", entry.id));
     if (place > 0) {

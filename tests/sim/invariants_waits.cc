@@ -101,7 +101,7 @@ void NothingWaitsForWhatCannotCome(World& world, const Batch& batch, const char*
       world.Break(name, fmt::format("job {} has failed though nothing kept it", id));
   }
   if (!world.ledger.Looks(64)) return;
-  for (const auto& [id, job] : world.daemon.reactor().state().jobs()) {
+  for (const auto& [id, job] : world.daemon.stored()) {
     if (job.state == JobState::kQueued && IsHopeless(world, job))
       world.Break(name, fmt::format("job {} waits in vain: {}", id, job.reason.text));
   }
