@@ -1,7 +1,10 @@
 #include "agent/cgroup.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +13,8 @@
 
 namespace imgd {
 namespace {
+
+constexpr char kMembers[] = "cgroup.procs";  ///< of a group: its processes
 
 /// Where cgroup v2 is mounted, with the part of the hierarchy that the mount shows; proc_pid_mountinfo(5).
 struct Mount {
@@ -59,7 +64,7 @@ Result<Cgroup> Cgroup::Create(const std::string& name, const std::string& proces
     return FailErrno(errno, fmt::format("cannot create cgroup {}", path.native()));
   }
   Cgroup group(path);
-  if (::access((path / "cgroup.kill").c_str(), W_OK) != 0 || !group.OpenForJoining().valid()) {
+  if (::access((path / "cgroup.kill").c_str(), W_OK) != 0 || ::access((path / kMembers).c_str(), W_OK) != 0) {
     group.Remove();
     return Fail(ErrorCode::kFailedPrecondition,
                 "cgroup {} can't be used: cgroup.kill or cgroup.procs is not writable", path.native());
@@ -67,9 +72,9 @@ Result<Cgroup> Cgroup::Create(const std::string& name, const std::string& proces
   return group;
 }
 
-UniqueFd Cgroup::OpenForJoining() const {
+UniqueFd Cgroup::Open() const {
   if (!valid()) return UniqueFd();
-  return UniqueFd(::open((path_ / "cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  return UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 void Cgroup::Kill() const {
@@ -81,7 +86,7 @@ void Cgroup::Kill() const {
 std::vector<pid_t> Cgroup::Processes() const {
   std::vector<pid_t> pids;
   if (!valid()) return pids;
-  const auto text = ReadFile(path_ / "cgroup.procs");
+  const auto text = ReadFile(path_ / kMembers);
   if (!text) return pids;
   std::istringstream in(*text);
   pid_t pid = 0;
@@ -91,6 +96,25 @@ std::vector<pid_t> Cgroup::Processes() const {
 
 void Cgroup::Remove() const {
   if (valid()) ::rmdir(path_.c_str());
+}
+
+pid_t ForkInto(int group) {
+  if (group < 0) return ::fork();
+  // clone3(2); the C library has no call for it.
+  clone_args into{};
+  into.flags = CLONE_INTO_CGROUP;
+  into.exit_signal = SIGCHLD;
+  into.cgroup = static_cast<uint64_t>(group);
+  const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &into, sizeof into));
+  if (pid >= 0) return pid;
+  // Containers' filters of system calls may not have it.
+  const pid_t forked = ::fork();
+  if (forked == 0) {
+    const int members = ::openat(group, kMembers, O_WRONLY | O_CLOEXEC);
+    (void)!::write(members, "0", 1);
+    ::close(members);
+  }
+  return forked;
 }
 
 }  // namespace imgd

@@ -87,15 +87,15 @@ void Keeper::LookForFolder() {
 }
 
 void Keeper::StartRanks(int master_fd) {
-  const UniqueFd joining = cgroup_.OpenForJoining();
+  const UniqueFd group = cgroup_.Open();
   UniqueFd master(master_fd);
   // What such a program listens on it binds itself.
   if (!spec_.Trains()) master.reset();
   if (const auto ready = Prepare(); !ready) record_.start_error = ready.error().ToString();
   for (uint32_t i = 0; i < spec_.local_world_size && record_.start_error.empty(); ++i) {
     const bool is_first = spec_.first_rank + i == 0;
-    auto started = StartRank(
-        spec_, {i, dir_.path, is_first ? master.get() : -1, joining.get(), secrets_, ruleset_.get()});
+    auto started =
+        StartRank(spec_, {i, dir_.path, is_first ? master.get() : -1, group.get(), secrets_, ruleset_.get()});
     if (!started) {
       record_.start_error = started.error().message;
       KillAll();

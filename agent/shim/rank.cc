@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "agent/cgroup.h"
 #include "agent/process.h"
 #include "agent/program.h"
 
@@ -74,7 +75,6 @@ void ResetSignals() {
 
 [[noreturn]] void Exec(const Child& child, const RankStart& start) {
   ::setpgid(0, 0);
-  if (start.cgroup_fd >= 0) (void)!::write(start.cgroup_fd, "0", 1);
   // Before standard error is the log: what goes wrong is told by the number alone.
   if (const int error = Become(*child.user); error != 0) Report(child, error);
   if (start.ruleset_fd >= 0) {
@@ -232,7 +232,7 @@ Result<RankProcess> StartRank(const RunSpec& spec, const RankStart& start) {
   const Child child{::getpid(), out.write.get(), err.write.get(),     report_fd.get(),      dir,
                     &spec.user, program,         Pointers(arguments), Pointers(environment)};
 
-  const pid_t pid = ::fork();
+  const pid_t pid = ForkInto(start.cgroup_fd);
   if (pid < 0) return FailErrno(errno, "cannot start a process");
   if (pid == 0) Exec(child, start);
   ::setpgid(pid, pid);  // the child does so too; whoever is first

@@ -19,7 +19,7 @@ struct RankStart {
   uint32_t local_rank = 0;
   std::filesystem::path run_dir;
   int master_fd = -1;  ///< the run's listening socket; only rank 0 of the gang is given it
-  int cgroup_fd = -1;  ///< cgroup.procs of the run's group; -1 without one
+  int cgroup_fd = -1;  ///< the run's group (Cgroup::Open); -1 without one
   SecretVariables secrets = {};
   int ruleset_fd = -1;  ///< of Landlock; -1 where all paths are visible
 };

@@ -273,7 +273,12 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         wait_for("all processes of the cluster to be gone", lambda: not left(), 10)
-        # Whoever removes a run's folder removes what its ranks have in memory; pytest, which does it here, does not.
+        # Whoever removes a run's folder removes its cgroup and what its ranks have in memory; pytest, which does it
+        # here, does not.
+        for status in self.root.glob("*/runs/*/status.json"):
+            if group := json.loads(status.read_text())["cgroup"]:
+                with contextlib.suppress(FileNotFoundError):
+                    os.rmdir(group)
         for pulse in [*self.root.glob("*/runs/*/pulse.*"), *self.root.glob("*/runs/*/ranks/pulse.*")]:
             if pulse.is_symlink():
                 pulse.readlink().unlink(missing_ok=True)
