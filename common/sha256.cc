@@ -3,8 +3,17 @@
 #include <openssl/hmac.h>
 
 namespace imgd {
+namespace {
 
-Sha256::Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
+/// Looked up once: by EVP_sha256() OpenSSL 3 would do so for each digest, which takes as long as a short one.
+const EVP_MD* Algorithm() {
+  static const EVP_MD* const kAlgorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return kAlgorithm;
+}
+
+}  // namespace
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_.get(), Algorithm(), nullptr); }
 
 void Sha256::Update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
 
@@ -20,7 +29,7 @@ std::string Sha256Of(std::string_view bytes) { return Hex(Sha256Bytes(bytes)); }
 std::string Sha256Bytes(std::string_view bytes) {
   std::string out(32, '\0');
   unsigned size = 32;
-  EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(out.data()), &size, EVP_sha256(),
+  EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(out.data()), &size, Algorithm(),
              nullptr);
   return out;
 }
@@ -28,7 +37,7 @@ std::string Sha256Bytes(std::string_view bytes) {
 std::string HmacSha256(std::string_view key, std::string_view bytes) {
   std::string out(32, '\0');
   unsigned size = 32;
-  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+  HMAC(Algorithm(), key.data(), static_cast<int>(key.size()),
        reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
        reinterpret_cast<unsigned char*>(out.data()), &size);
   return out;

@@ -288,7 +288,7 @@ void StateStore::RemoveToken(const std::string& name) {
 }
 
 void StateStore::SaveJob(const JobRecord& job) {
-  batch_->Write([&job](Database& database) {
+  batch_->Write([&job, this](Database& database) {
     static const std::string kSql =
         fmt::format("INSERT OR REPLACE INTO jobs ({}) VALUES ({})", kJobColumns, PlacesFor(kJobColumns));
     // Of those that have never started, as most of a long queue.
@@ -304,12 +304,17 @@ void StateStore::SaveJob(const JobRecord& job) {
            job.failures_in_row, job.submitted.micros, job.started.micros, job.ended.micros,
            job.retry_at.micros, job.run == kNoRun ? kNoRunText : EncodeRun(job.run), by_hand.token,
            EncodeTexts(by_hand.hosts), by_hand.last_heard.micros, job.time_limit_ms, job.held_ms,
-           EncodeNeeds(job.needs), job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid),
+           TextOf(job.needs), job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid),
            Signed(job.rerun_of.value()), EncodeAfter(job.after), job.not_before_wall.micros,
            Signed(job.sweep.value()), EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes),
            job.max_nodes, job.resize_interval_ms, static_cast<int>(job.kind), job.per_node ? 1 : 0,
            job.device_seconds, job.cost);
   });
+}
+
+const std::string& StateStore::TextOf(const Needs& needs) {
+  if (last_needs_.second.empty() || last_needs_.first != needs) last_needs_ = {needs, EncodeNeeds(needs)};
+  return last_needs_.second;
 }
 
 void StateStore::SaveReason(JobId job, const Reason& reason) {

@@ -179,10 +179,12 @@ class StateStore {
   Result<Admissions> LoadAdmissions();
   void LoadInstances(Admissions& out);
   Result<std::vector<SweepRecord>> LoadSweeps();
+  const std::string& TextOf(const Needs& needs);
 
   std::unique_ptr<Database> database_;  // its address is batch_'s
   std::unique_ptr<WriteBatch> batch_;
   std::string cluster_id_;
+  std::pair<Needs, std::string> last_needs_;  ///< as encoded: many jobs in a row have the same
 };
 
 /// The checkpoints of a job that were accepted, newest first. Throws SQLite::Exception.
