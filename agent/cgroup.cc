@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <optional>
 #include <sstream>
 
@@ -64,7 +65,10 @@ Result<Cgroup> Cgroup::Create(const std::string& name, const std::string& proces
     return FailErrno(errno, fmt::format("cannot create cgroup {}", path.native()));
   }
   Cgroup group(path);
-  if (::access((path / "cgroup.kill").c_str(), W_OK) != 0 || ::access((path / kMembers).c_str(), W_OK) != 0) {
+  const auto writable = [&path](const char* name) {
+    return ::faccessat(AT_FDCWD, (path / name).c_str(), W_OK, AT_EACCESS) == 0;
+  };
+  if (!writable("cgroup.kill") || !writable(kMembers)) {
     group.Remove();
     return Fail(ErrorCode::kFailedPrecondition,
                 "cgroup {} can't be used: cgroup.kill or cgroup.procs is not writable", path.native());
@@ -100,14 +104,13 @@ void Cgroup::Remove() const {
 
 pid_t ForkInto(int group) {
   if (group < 0) return ::fork();
-  // clone3(2); the C library has no call for it.
+  // clone3(2): the C library has no fork that does this.
   clone_args into{};
   into.flags = CLONE_INTO_CGROUP;
   into.exit_signal = SIGCHLD;
   into.cgroup = static_cast<uint64_t>(group);
   const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &into, sizeof into));
   if (pid >= 0) return pid;
-  // Containers' filters of system calls may not have it.
   const pid_t forked = ::fork();
   if (forked == 0) {
     const int members = ::openat(group, kMembers, O_WRONLY | O_CLOEXEC);

@@ -36,9 +36,10 @@ class Cgroup {
   std::filesystem::path path_;
 };
 
-/// As fork(2), from a process of one thread, with the child in the group from its first moment; `group` is of
-/// Cgroup::Open(), and -1 is none. One that moves into a group later waits until the kernel has gone through
-/// all processors (an RCU grace period): 10 to 25 ms for each rank (Linux 6.18).
+/// As fork(2), from a process of one thread, for a child that only executes a program: handlers of forks do
+/// not run. The child is in the group from its first moment; `group` is of Cgroup::Open(), and -1 is none.
+/// Where clone3 is refused, as a unit of systemd with RestrictNamespaces= and many containers do, the child
+/// moves there, which waits for an RCU grace period of the kernel: 10 to 25 ms (Linux 6.18).
 pid_t ForkInto(int group);
 
 }  // namespace imgd

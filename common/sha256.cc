@@ -2,12 +2,15 @@
 
 #include <openssl/hmac.h>
 
+#include <cstdlib>
+
 namespace imgd {
 namespace {
 
 /// Looked up once: by EVP_sha256() OpenSSL 3 would do so for each digest, which takes as long as a short one.
 const EVP_MD* Algorithm() {
   static const EVP_MD* const kAlgorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  if (kAlgorithm == nullptr) std::abort();  // an OpenSSL without its default provider: nothing can be trusted
   return kAlgorithm;
 }
 

@@ -6,6 +6,8 @@ Every process is started here and ended here, by pid; a test that leaves one beh
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import json
 import os
 import random
@@ -67,7 +69,7 @@ def free_port() -> int:
 def alive(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # before it was opened, and since
         return False
     return stat.rsplit(")", 1)[1].split()[0] != "Z"
 
@@ -277,11 +279,23 @@ class Cluster:
         # here, does not.
         for status in self.root.glob("*/runs/*/status.json"):
             if group := json.loads(status.read_text())["cgroup"]:
-                with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(group)
+                wait_for(f"{group} to be empty", functools.partial(remove_group, Path(group)), 10)
         for pulse in [*self.root.glob("*/runs/*/pulse.*"), *self.root.glob("*/runs/*/ranks/pulse.*")]:
             if pulse.is_symlink():
                 pulse.readlink().unlink(missing_ok=True)
+
+
+def remove_group(path: Path) -> bool:
+    """False while a process in it is still being taken apart."""
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
 
 
 class Slowed:
