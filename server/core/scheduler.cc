@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "server/core/allowances.h"
@@ -64,6 +65,8 @@ class Planner {
     ReasonCode code;
   };
 
+  bool IsAsTheLast(const QueuedJob& job) const;
+  void Decide(const QueuedJob& job);
   ReasonCode WaitForQuota(const QueuedJob& job);
   bool LacksQuotaNow(const QueuedJob& job);
   void Start(const QueuedJob& job, std::vector<Part> parts);
@@ -83,8 +86,11 @@ class Planner {
   const Snapshot& cluster_;
   Room room_;
   Allowances allowances_;
-  std::optional<Allowances> given_;      ///< once something starts: without what is only kept for somebody
-  std::vector<Wait> waits_;              ///< in the order of the queue
+  std::optional<Allowances> given_;  ///< once something starts: without what is only kept for somebody
+  std::vector<Wait> waits_;          ///< in the order of the queue
+  size_t decisions_ = 0;             ///< that those after them may meet
+  /// Who was considered last, where it waits and that changed nothing.
+  std::optional<Wait> last_;
   std::optional<Room> beside_;           ///< without what is reserved; with plan.reserved
   std::vector<const BitSet*> nodes_of_;  ///< that do for those of plan.reserved
   std::vector<Waiter> waiters_;          ///< in the order of the queue
@@ -109,7 +115,32 @@ void Planner::NotePromised(const std::vector<QueuedJob>& queue) {
   }
 }
 
+/// Of a storm of submits, or a large sweep, thousands in a row are the same.
 void Planner::Consider(const QueuedJob& job) {
+  if (last_ && IsAsTheLast(job)) {
+    waits_.push_back({&job, last_->code});
+    return;
+  }
+  const size_t before = decisions_;
+  Decide(job);
+  last_.reset();
+  const bool waits = !waits_.empty() && waits_.back().job == &job;
+  if (waits && decisions_ == before) last_ = waits_.back();
+}
+
+/// The same is asked for it as for the last one, and it has been promised as little.
+bool Planner::IsAsTheLast(const QueuedJob& job) const {
+  const auto asks = [](const QueuedJob& of) {
+    return std::tie(of.priority, of.nodes, of.max_nodes, of.ranks_per_node, of.most, of.most_devices,
+                    of.folder, of.resumes_with, of.promised);
+  };
+  const QueuedJob& last = *last_->job;
+  return !job.promised && asks(job) == asks(last) && job.needs.place() == last.needs.place() &&
+         job.accounts.place() == last.accounts.place() && job.avoid.empty() && last.avoid.empty() &&
+         job.not_before <= cluster_.now && last.not_before <= cluster_.now;
+}
+
+void Planner::Decide(const QueuedJob& job) {
   has_had_some_ = job.promised && !promised_.empty();
   if (has_had_some_) promised_.pop_back();
   const bool retries_later = job.not_before > cluster_.now;
@@ -157,7 +188,10 @@ void Planner::Finish() {
 /// For what fits nowhere no quota is kept from others.
 ReasonCode Planner::WaitForQuota(const QueuedJob& job) {
   if (!room_.CouldEverHold(job)) return WhyNot(job);
-  if (allowances_.KeepFor(job, room_)) may_be_taken_.Add(room_.NodesFor(job));
+  if (allowances_.KeepFor(job, room_)) {
+    may_be_taken_.Add(room_.NodesFor(job));
+    ++decisions_;
+  }
   return ReasonCode::kQuota;
 }
 
@@ -182,6 +216,7 @@ void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
   }
   waited_for_.Add(nodes);
   waiters_.push_back({&nodes, job.id});
+  ++decisions_;
 }
 
 /// Of some of its devices only the holder itself says when it ends.
@@ -195,6 +230,7 @@ bool Planner::IsHeldByGuess(const Part& part, const NodeSlots& node) const {
 
 /// When a job starts again that waits for its retry is known but to a moment: no promise is made of its end.
 void Planner::Start(const QueuedJob& job, std::vector<Part> parts) {
+  ++decisions_;
   const bool retries_later = job.not_before > cluster_.now;
   const uint32_t devices = allowances_.DevicesOf(parts);
   allowances_.Count(job, devices);
@@ -270,6 +306,7 @@ bool Planner::ReserveAfterOthers(const QueuedJob& job) {
 }
 
 void Planner::Keep(const QueuedJob& job, Reservation reserved) {
+  ++decisions_;
   reserved.place = job.Key();
   nodes_of_.push_back(&room_.NodesFor(job));
   const auto nodes = room_.NodesOf(reserved.parts);
