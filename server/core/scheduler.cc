@@ -88,8 +88,8 @@ class Planner {
   Allowances allowances_;
   std::optional<Allowances> given_;  ///< once something starts: without what is only kept for somebody
   std::vector<Wait> waits_;          ///< in the order of the queue
-  size_t decisions_ = 0;             ///< that those after them may meet
-  /// Who was considered last, where it waits and that changed nothing.
+  size_t changes_ = 0;               ///< of what those after it find: starts, and what is kept or reserved
+  /// Who was considered last, where it waits and changed nothing by that.
   std::optional<Wait> last_;
   std::optional<Room> beside_;           ///< without what is reserved; with plan.reserved
   std::vector<const BitSet*> nodes_of_;  ///< that do for those of plan.reserved
@@ -121,11 +121,11 @@ void Planner::Consider(const QueuedJob& job) {
     waits_.push_back({&job, last_->code});
     return;
   }
-  const size_t before = decisions_;
+  const size_t before = changes_;
   Decide(job);
   last_.reset();
   const bool waits = !waits_.empty() && waits_.back().job == &job;
-  if (waits && decisions_ == before) last_ = waits_.back();
+  if (waits && changes_ == before) last_ = waits_.back();
 }
 
 /// The same is asked for it as for the last one, and it has been promised as little.
@@ -190,7 +190,7 @@ ReasonCode Planner::WaitForQuota(const QueuedJob& job) {
   if (!room_.CouldEverHold(job)) return WhyNot(job);
   if (allowances_.KeepFor(job, room_)) {
     may_be_taken_.Add(room_.NodesFor(job));
-    ++decisions_;
+    ++changes_;
   }
   return ReasonCode::kQuota;
 }
@@ -216,7 +216,7 @@ void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
   }
   waited_for_.Add(nodes);
   waiters_.push_back({&nodes, job.id});
-  ++decisions_;
+  ++changes_;
 }
 
 /// Of some of its devices only the holder itself says when it ends.
@@ -230,7 +230,7 @@ bool Planner::IsHeldByGuess(const Part& part, const NodeSlots& node) const {
 
 /// When a job starts again that waits for its retry is known but to a moment: no promise is made of its end.
 void Planner::Start(const QueuedJob& job, std::vector<Part> parts) {
-  ++decisions_;
+  ++changes_;
   const bool retries_later = job.not_before > cluster_.now;
   const uint32_t devices = allowances_.DevicesOf(parts);
   allowances_.Count(job, devices);
@@ -306,7 +306,7 @@ bool Planner::ReserveAfterOthers(const QueuedJob& job) {
 }
 
 void Planner::Keep(const QueuedJob& job, Reservation reserved) {
-  ++decisions_;
+  ++changes_;
   reserved.place = job.Key();
   nodes_of_.push_back(&room_.NodesFor(job));
   const auto nodes = room_.NodesOf(reserved.parts);
