@@ -132,12 +132,12 @@ void Planner::Consider(const QueuedJob& job) {
 bool Planner::IsAsTheLast(const QueuedJob& job) const {
   const auto asks = [](const QueuedJob& of) {
     return std::tie(of.priority, of.nodes, of.max_nodes, of.ranks_per_node, of.most, of.most_devices,
-                    of.folder, of.resumes_with, of.promised);
+                    of.folder, of.resumes_with, of.avoid, of.promised);
   };
   const QueuedJob& last = *last_->job;
   return !job.promised && asks(job) == asks(last) && job.needs.place() == last.needs.place() &&
-         job.accounts.place() == last.accounts.place() && job.avoid.empty() && last.avoid.empty() &&
-         job.not_before <= cluster_.now && last.not_before <= cluster_.now;
+         job.accounts.place() == last.accounts.place() && job.not_before <= cluster_.now &&
+         last.not_before <= cluster_.now;
 }
 
 void Planner::Decide(const QueuedJob& job) {
