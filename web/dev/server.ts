@@ -37,6 +37,8 @@ export class DevServer {
   readonly live: Live;
   /** With which number each stream was asked for: its header Last-Event-ID, null where it had none. */
   readonly streams: (string | null)[] = [];
+  /** They are told nothing before. */
+  streamsFrom: Promise<void> = Promise.resolve();
   readonly #options: Options;
   readonly #server: Server;
   readonly #timer: ReturnType<typeof setInterval> | undefined;
@@ -98,6 +100,7 @@ export class DevServer {
     if (url.pathname === '/api/v1/stream') {
       const last = (request.headers['last-event-id'] as string | undefined) ?? null;
       this.streams.push(last);
+      await this.streamsFrom;
       return this.hub.join(response, last === null ? null : Number(last));
     }
     const parts = url.pathname.slice('/api/v1/'.length).split('/').map(decodeURIComponent);

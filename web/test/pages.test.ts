@@ -130,6 +130,7 @@ browserTest('each chart has a table behind it', async ({ page, base }) => {
   const rows = page.locator('section[aria-label="Loss, table"] tbody tr');
   await rows.first().waitFor();
   assert.ok((await rows.count()) > 20);
+  await page.locator('figure[aria-label=Accuracy] canvas').waitFor();
   assert.match(
     (await page.locator('figure[aria-label=Accuracy] [role=img]').getAttribute('aria-label'))!,
     /training top-1 \d+\.\d\u00a0%/,
@@ -142,7 +143,8 @@ browserTest(
     await page.goto(`${base}/jobs/91`);
     await page.getByRole('button', { name: 'Ranks’ step times as a table' }).click();
     const row = page.locator('section[aria-label="Ranks’ step times, table"] tbody tr').first();
-    assert.match((await row.textContent())!, /\d\u00a0ms.*\d\u00a0%/);
+    // Steps and how busy GPUs are come by answers of their own.
+    await row.filter({ hasText: /\d\u00a0ms.*\d\u00a0%/ }).waitFor();
     await page.getByRole('figure', { name: 'GPU busy' }).waitFor();
     await page.getByText('How busy the job’s GPUs are').waitFor({ state: 'attached' });
     await page.getByRole('img', { name: 'Busy GPUs of late' }).waitFor();

@@ -1,6 +1,7 @@
 import { Store } from '../lib/store.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, onceTold, onLive } from './live.ts';
+import { Questions } from './questions.ts';
 import type { Dataset } from './types.ts';
 
 export interface DatasetsState {
@@ -13,29 +14,27 @@ export interface DatasetsState {
 export const datasetsState = new Store<DatasetsState>({ datasets: [], ready: false, error: '' });
 
 let started = false;
-let asked = 0;
-/** The newest question that was answered: what older ones bring after it is old. */
-let answered = 0;
+const questions = new Questions();
+
+const byName = (a: Dataset, b: Dataset) => (a.name < b.name ? -1 : 1);
 
 /** Each is the whole set; `gone` are no more. */
-export function takeDatasets(changed: readonly Dataset[], gone: readonly string[] = []): void {
-  const byName = new Map(datasetsState.value.datasets.map((set) => [set.name, set]));
-  for (const set of changed) byName.set(set.name, set);
-  for (const name of gone) byName.delete(name);
-  const datasets = [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-  datasetsState.set({ ...datasetsState.value, datasets });
+function takeDatasets(changed: readonly Dataset[], gone: readonly string[]): void {
+  const names = new Set([...changed.map((set) => set.name), ...gone]);
+  for (const name of names) questions.tell(name);
+  const others = datasetsState.value.datasets.filter((set) => !names.has(set.name));
+  datasetsState.set({ ...datasetsState.value, datasets: [...others, ...changed].sort(byName) });
 }
 
 export async function loadDatasets(): Promise<void> {
-  const mine = ++asked;
+  const mine = questions.ask();
   try {
     const { datasets } = await api.datasets();
-    if (mine < answered) return;
-    answered = mine;
-    datasetsState.set({ datasets, ready: true, error: '' });
+    if (!questions.isNews(mine)) return;
+    const merged = questions.merge(mine, datasets, datasetsState.value.datasets);
+    datasetsState.set({ datasets: merged.sort(byName), ready: true, error: '' });
   } catch (error) {
-    if (mine < answered) return;
-    answered = mine;
+    if (!questions.isNews(mine)) return;
     const text = error instanceof ApiError ? error.message : String(error);
     datasetsState.set({ ...datasetsState.value, error: text });
   }
@@ -47,7 +46,7 @@ export function followDatasets(): void {
   started = true;
   onLive('datasets', (data) => {
     const { datasets, gone } = data as { datasets?: Dataset[]; gone?: string[] };
-    takeDatasets(datasets ?? [], gone);
+    takeDatasets(datasets ?? [], gone ?? []);
   });
   epoch.listen(() => void loadDatasets());
   onSession(() => void loadDatasets());

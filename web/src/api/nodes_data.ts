@@ -5,6 +5,7 @@ import { Store } from '../lib/store.ts';
 import { useData, useEvery, useOnceTold } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, onceTold, onLive } from './live.ts';
+import { Questions } from './questions.ts';
 import type { Decision, Node, NodeRun } from './types.ts';
 import { serverWarning } from './warning.ts';
 
@@ -30,14 +31,13 @@ function remember(node: Node): void {
 }
 
 let started = false;
-let asked = 0;
-/** The newest question that was answered: what older ones bring after it is old. */
-let answered = 0;
+const questions = new Questions();
 
 /** Each is the whole node: what it lacks, it has no more. */
 export function takeNodes(changed: readonly Node[]): void {
   const byName = new Map(nodesState.value.nodes.map((node) => [node.name, node]));
   for (const node of changed) {
+    questions.tell(node.name);
     byName.set(node.name, node);
     remember(node);
   }
@@ -46,6 +46,7 @@ export function takeNodes(changed: readonly Node[]): void {
 
 /** It is in the list no more. */
 export function dropNode(name: string): void {
+  questions.tell(name);
   recentBusy.delete(name);
   busyHours.delete(name);
   nodesState.set({ ...nodesState.value, nodes: nodesState.value.nodes.filter((node) => node.name !== name) });
@@ -56,20 +57,22 @@ function sorted(nodes: readonly Node[]): Node[] {
 }
 
 async function load(): Promise<void> {
-  const mine = ++asked;
+  const mine = questions.ask();
   try {
     const { nodes, warning } = await api.nodes();
-    if (mine < answered) return;
-    answered = mine;
+    if (!questions.isNews(mine)) return;
     for (const node of nodes) {
       remember(node);
       busyHours.set(node.name, minutesOf(node.recent_busy_ratios ?? []));
     }
-    nodesState.set({ nodes: sorted(nodes), ready: true, error: '' });
+    nodesState.set({
+      nodes: sorted(questions.merge(mine, nodes, nodesState.value.nodes)),
+      ready: true,
+      error: '',
+    });
     serverWarning.set(warning);
   } catch (error) {
-    if (mine < answered) return;
-    answered = mine;
+    if (!questions.isNews(mine)) return;
     const text = error instanceof ApiError ? error.message : String(error);
     nodesState.set({ ...nodesState.value, error: text });
   }
