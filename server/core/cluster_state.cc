@@ -36,7 +36,7 @@ QueuedJob EntryOf(const JobRecord& job) {
           .not_before = job.not_before,
           .folder = FolderOf(job),
           .resumes_with = NodeWithCheckpoints(job),
-          .keeps_place = KeepsPlace(job.failures_in_row),
+          .keeps_place = KeepsPlace(job),
           .most = LongestStart(job).value_or(Duration::zero()),
           .avoid = job.avoid,
           .code = job.reason.code,

@@ -57,11 +57,12 @@ struct InTheWay {
   const NodeSlots* last = nullptr;
 };
 
-/// Who holds what the job could have, by their numbers.
-std::map<uint64_t, InTheWay> AllInTheWay(const Snapshot& cluster, const QueuedJob& job) {
+/// Who holds what the job could have of these nodes, by their numbers.
+std::map<uint64_t, InTheWay> AllInTheWay(const std::vector<const NodeSlots*>& nodes, const QueuedJob& job) {
   std::map<uint64_t, InTheWay> all;
   NodesCheck check(job.needs);
-  for (const auto& node : cluster.nodes) {
+  for (const NodeSlots* in_reach : nodes) {
+    const NodeSlots& node = *in_reach;
     if (!node.usable || job.IsTooLarge(node)) continue;
     if (check.RoomFor(node) < job.ranks_per_node || check.FreeFor(node) >= job.ranks_per_node) continue;
     JobId before;
@@ -89,8 +90,9 @@ std::string WhyNotPreempted(const Snapshot& cluster, const QueuedJob& job, JobId
 
 /// "job 3 (rn50-a) holds gpu-1, gpu-2 and ends in about 40 min", for the jobs in the way, by number; at most
 /// three of them.
-std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& job) {
-  const auto all = AllInTheWay(cluster, job);
+std::vector<std::string> HolderTexts(const Snapshot& cluster, const std::vector<const NodeSlots*>& nodes,
+                                     const QueuedJob& job) {
+  const auto all = AllInTheWay(nodes, job);
   std::vector<uint64_t> first(std::min(all.size(), kMostInTheWay));
   std::vector<uint64_t> numbers;
   for (const auto& [number, one] : all) numbers.push_back(number);
@@ -127,11 +129,12 @@ std::string FreeText(const Fit& fit) {
   return fit.free_now == 1 ? "1 is free" : fmt::format("{} are free", fit.free_now);
 }
 
-std::string ExplainDevices(const Snapshot& cluster, Room& room, const QueuedJob& job) {
+std::string ExplainDevices(const Snapshot& cluster, Layout& layout, Room& room, const QueuedJob& job) {
   const Fit fit = room.FitOf(job);
+  const auto nodes = NodesInReach(cluster, layout, job);
   std::vector<std::string> parts = {NeedsOf(room, job, "free ", fit), FreeText(fit)};
-  for (auto& text : HolderTexts(cluster, job)) parts.push_back(std::move(text));
-  for (auto& text : ExplainUnusable(cluster, job)) parts.push_back(std::move(text));
+  for (auto& text : HolderTexts(cluster, nodes, job)) parts.push_back(std::move(text));
+  for (auto& text : ExplainUnusable(nodes, job)) parts.push_back(std::move(text));
   if (!job.avoid.empty()) {
     std::vector<std::string> names;
     for (const auto& node : job.avoid) names.push_back(node.name());
@@ -310,23 +313,37 @@ std::string InText(Duration time, bool estimate) {
   return fmt::format("in {}{}{}", estimate ? "about " : "", TimeText(time), estimate ? "" : " at the latest");
 }
 
-std::vector<std::string> ExplainUnusable(const Snapshot& cluster, const QueuedJob& job) {
+std::vector<const NodeSlots*> NodesInReach(const Snapshot& cluster, Layout& layout, const QueuedJob& job) {
+  const bool matters = !job.folder.empty() && job.resumes_with != NodeId();
+  const NodeSlots* with = matters ? cluster.NodeOf(job.resumes_with) : nullptr;
+  const Layout::Groups* groups = with != nullptr ? &*layout.GroupsFor(job.folder) : nullptr;
+  std::vector<const NodeSlots*> nodes;
+  nodes.reserve(cluster.nodes.size());
+  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const NodeSlots* node = &cluster.nodes[i];
+    if (with == nullptr || (*groups)[i] == (*groups)[static_cast<size_t>(with - cluster.nodes.data())])
+      nodes.push_back(node);
+  }
+  return nodes;
+}
+
+std::vector<std::string> ExplainUnusable(const std::vector<const NodeSlots*>& nodes, const QueuedJob& job) {
   constexpr size_t kMost = 3;
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of nodes
   size_t others = 0;
   NodesCheck check(job.needs);
-  for (const auto& node : cluster.nodes) {
-    if (node.usable || job.IsTooLarge(node) || check.RoomFor(node) < job.ranks_per_node) continue;
+  for (const NodeSlots* node : nodes) {
+    if (node->usable || job.IsTooLarge(*node) || check.RoomFor(*node) < job.ranks_per_node) continue;
     auto same = std::find_if(reasons.begin(), reasons.end(),
-                             [&node](const auto& reason) { return reason.first == node.why_not; });
+                             [node](const auto& reason) { return reason.first == node->why_not; });
     if (same == reasons.end()) {
       if (reasons.size() == kMost) {
         ++others;
         continue;
       }
-      same = reasons.insert(reasons.end(), {node.why_not, {}});
+      same = reasons.insert(reasons.end(), {node->why_not, {}});
     }
-    same->second.push_back(node.id.name());
+    same->second.push_back(node->id.name());
   }
   std::vector<std::string> out;
   for (auto& [why, names] : reasons) {
@@ -380,7 +397,8 @@ std::string WaitTexts::Explain(const Waiting& waiting) {
     case ReasonCode::kNeverFits:
       return ExplainNeverFits(cluster_, room(), job) + position;
     case ReasonCode::kWaitsForDevices:
-      return ExplainDevices(cluster_, room(), job) + position;
+      room();
+      return ExplainDevices(cluster_, *layout_, *room_, job) + position;
     case ReasonCode::kWaitsBehindJob: {
       const auto [needs, free] = needs_and_free();
       const Reservation* const kept = kept_.From(job);
@@ -435,7 +453,7 @@ std::string WaitTexts::OfShape(const Waiting& waiting) {
   const size_t before = waiting.code == ReasonCode::kWaitsBehindJob ? kept_.Before(job) : 0;
   Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.most_devices,
               job.needs, job.folder, job.resumes_with, job.avoid, before,
-              ReservationOf(*cluster_.reserved, job.id) != nullptr);
+              ReservationOf(*cluster_.reserved, job.id));
   const auto [known, is_new] = known_.try_emplace(std::move(shape));
   if (is_new) known->second = Explain({.job = job, .code = waiting.code});
   return known->second + PlaceText(cluster_, waiting);

@@ -52,9 +52,13 @@ Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place);
 /// yet, what it needs and what there is.
 std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting);
 
-/// Nodes that would do for the job, but take nothing now: "node gpu-3 is drained by alice (and so gpu-4)"; at
-/// most three reasons, each with at most three nodes, and how many have others.
-std::vector<std::string> ExplainUnusable(const Snapshot& cluster, const QueuedJob& job);
+/// Nodes that see the folder of the job's checkpoints; all, where that does not matter. `layout`: of the
+/// cluster's nodes.
+std::vector<const NodeSlots*> NodesInReach(const Snapshot& cluster, Layout& layout, const QueuedJob& job);
+
+/// Of these nodes, those that would do for the job, but take nothing now: "node gpu-3 is drained by alice
+/// (and so gpu-4)"; at most three reasons, each with at most three nodes, and how many have others.
+std::vector<std::string> ExplainUnusable(const std::vector<const NodeSlots*>& nodes, const QueuedJob& job);
 
 /// Why one of the victims is preempted: "its own is 1, and of what would make room its end loses the
 /// least, 12.5 device-minutes of work".
@@ -70,9 +74,9 @@ class WaitTexts {
   Kept& kept() { return kept_; }
 
  private:
-  /// Why, what of which nodes it asks for, and whether something is reserved for it.
+  /// Why, what of which nodes it asks for, and what is reserved for it.
   using Shape = std::tuple<ReasonCode, int, uint32_t, uint32_t, uint32_t, uint32_t, Needs, std::string,
-                           NodeId, std::set<NodeId>, size_t, bool>;
+                           NodeId, std::set<NodeId>, size_t, const Reservation*>;
   std::string OfShape(const Waiting& waiting);
   std::string Explain(const Waiting& waiting);
   Room& room();

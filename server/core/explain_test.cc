@@ -42,6 +42,18 @@ TEST(WaitTexts, OneBeforeWhomNothingIsReservedIsNotToldThatItIs) {
   EXPECT_THAT(texts.Of(WaitingAt(builder.queue, 2)), HasSubstr("what is free is kept for job 11"));
 }
 
+TEST(WaitTexts, EachIsToldOfWhatIsReservedForItself) {
+  auto builder = PlanBuilder().Node("a", 1, {1}).Queue(10, 1, 1).Queue(11, 1, 1);
+  for (auto& job : builder.queue) job.code = ReasonCode::kWaitsForDevices;
+  const auto from = [](int hours) { return kNow + std::chrono::hours(hours); };
+  builder.cluster.reserved = std::make_shared<const Reservations>(
+      Reservations{{.job = JobId(10), .parts = {{.node = NodeId("a")}}, .from = from(1)},
+                   {.job = JobId(11), .parts = {{.node = NodeId("a")}}, .from = from(3)}});
+  WaitTexts texts(builder.cluster);
+  EXPECT_THAT(texts.Of(WaitingAt(builder.queue, 0)), HasSubstr("it can start in 1 h"));
+  EXPECT_THAT(texts.Of(WaitingAt(builder.queue, 1)), HasSubstr("it can start in 3 h"));
+}
+
 TEST(NodesCheck, TellsOfEachNodeWhatItTellsItself) {
   PlanBuilder builder;
   builder.Node("a", 4, {0, 1}).Is("NVIDIA H100 80GB HBM3", 80, {{"zone", "x"}});
@@ -147,6 +159,30 @@ TEST(Explain, NamesNodesThatAreAway) {
   EXPECT_THAT(
       ExplainWait(builder.cluster, {.job = {.ranks_per_node = 8}, .code = ReasonCode::kWaitsForDevices}),
       HasSubstr("0 are free; node gpu-1 is out of reach for 10 s (and so gpu-2)"));
+}
+
+TEST(Explain, OnlyWhatIsOnNodesThatSeeItsCheckpointsIsInTheWay) {
+  auto builder = PlanBuilder().Node("a1", 1).Node("a2", 1, {7}).Node("b1", 1, {5}).Node("b2", 1).Away();
+  for (auto& node : builder.cluster.nodes) node.folders = Sees(node.id < NodeId("b") ? "a" : "b");
+  const QueuedJob job{.nodes = 2, .folder = "/ckpt", .resumes_with = NodeId("a1")};
+  EXPECT_EQ(ExplainWait(builder.cluster, {.job = job, .code = ReasonCode::kWaitsForDevices, .position = 1}),
+            "needs 2 nodes with 1 free device each that share /ckpt with a1; 1 is free; job 7 holds a2; "
+            "position 1 in the queue");
+}
+
+TEST(Explain, WhatIsKeptOnNodesThatAreTooSmallIsNotInTheWay) {
+  PlanBuilder builder;
+  builder.Node("a", 4, {1, 1, 1}).Node("b", 8).Queue(10, 1, 4).Queue(11, 1, 8).Queue(12, 1, 8);
+  const auto reserved = [&builder](size_t place, const char* node) {
+    return Reservation{.job = builder.queue[place].id,
+                       .place = builder.queue[place].Key(),
+                       .parts = {{.node = NodeId(node)}}};
+  };
+  builder.cluster.reserved =
+      std::make_shared<const Reservations>(Reservations{reserved(0, "a"), reserved(1, "b")});
+  builder.queue[2].code = ReasonCode::kWaitsBehindJob;
+  EXPECT_THAT(ExplainWait(builder.cluster, WaitingAt(builder.queue, 2)),
+              HasSubstr("what is free is kept for job 11"));
 }
 
 TEST(Explain, NamesWhoIsJustAhead) {

@@ -290,11 +290,14 @@ std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts)
   if (allowed < job.ranks_per_node) return WhyNoMoreByQuota(job);
   bool has_free = false;
   std::vector<std::string> left;
-  for (const auto& node : cluster_.nodes) {
-    if (!node.usable || node.FreeFor(job.needs) < job.ranks_per_node) continue;
-    if (job.avoid.contains(node.id)) {
-      left.push_back(node.id.name());
-    } else if (!IsAmong(parts, node.id)) {
+  QueuedJob where_it_is = job;
+  where_it_is.resumes_with = parts.front().node;
+  const auto nodes = NodesInReach(cluster_, *layout_, where_it_is);
+  for (const NodeSlots* node : nodes) {
+    if (!node->usable || node->FreeFor(job.needs) < job.ranks_per_node) continue;
+    if (job.avoid.contains(node->id)) {
+      left.push_back(node->id.name());
+    } else if (!IsAmong(parts, node->id)) {
       has_free = true;
     }
   }
@@ -312,7 +315,7 @@ std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts)
       NounFor(job.needs, job.ranks_per_node != 1), LabelsFor(job.needs),
       has_free ? " that nobody waits for" : "",
       left.empty() ? "" : fmt::format(", but for {}, which it was moved off", fmt::join(left, ", ")))};
-  for (auto& why : ExplainUnusable(cluster_, job)) texts.push_back(std::move(why));
+  for (auto& why : ExplainUnusable(nodes, job)) texts.push_back(std::move(why));
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 

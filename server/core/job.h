@@ -111,9 +111,10 @@ Duration BackoffAfter(uint32_t failures_in_row);
 /// free: it waits for its retry, or was paused meanwhile.
 bool TriesElsewhere(ReasonCode reason);
 
-/// True when a job that waits for its retry keeps its place in the queue. Up to 30 s it does; a job that has
-/// failed so often that it waits longer must not leave devices idle again and again.
-bool KeepsPlace(uint32_t failures_in_row);
+/// True when a job that waits for its retry keeps its place in the queue: one that gave its devices back
+/// does, and one that failed where that wait is up to 30 s. One that has failed so often that it waits longer
+/// must not leave devices idle again and again.
+bool KeepsPlace(const JobRecord& job);
 /// So many times in a row make the longest wait that KeepsPlace().
 inline constexpr uint32_t kLongestInPlace = 5;
 

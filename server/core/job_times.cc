@@ -57,8 +57,8 @@ bool TriesElsewhere(ReasonCode reason) {
   return reason == ReasonCode::kBackoff || reason == ReasonCode::kResumedByUser;
 }
 
-bool KeepsPlace(uint32_t failures_in_row) {
-  return BackoffAfter(failures_in_row) <= std::chrono::seconds(30);
+bool KeepsPlace(const JobRecord& job) {
+  return GivesBack(job.run.stop) || BackoffAfter(job.failures_in_row) <= std::chrono::seconds(30);
 }
 
 }  // namespace imgd

@@ -20,7 +20,7 @@ const Reservation* Kept::From(const QueuedJob& job) {
   const size_t before = Before(job);
   for (size_t i = 0; i < before; ++i) {
     for (const auto& [node, free] : ExamplesOf(i)) {
-      if (job.IsTooLarge(*node) || check.RoomFor(*node) == 0) continue;
+      if (job.IsTooLarge(*node) || check.RoomFor(*node) < job.ranks_per_node) continue;
       const Reservation& one = (*cluster_.reserved)[i];
       if (free) return &one;
       if (first == nullptr) first = &one;

@@ -250,6 +250,52 @@ TEST_F(PreemptionOfARun, ItBacksOffForLongerEachTimeUntilItGetsAnywhere) {
   EXPECT_EQ(cluster.Job(low).failures, 0u);
 }
 
+/// A gang that fails by nobody's fault.
+struct PreemptionOfAGangThatBreaks : PreemptionOfARun {
+  PreemptionOfAGangThatBreaks() {
+    EXPECT_TRUE(cluster.Cancel(low));
+    cluster.Ends("a", low, {ExitCode(0, 0)});
+    job = cluster.Submit("breaks");
+  }
+  void BringUp() {
+    while (cluster.Job(job).state == JobState::kQueued) cluster.Pass(seconds(1));
+    cluster.BringUp(job);
+  }
+  void Break() {
+    BringUp();
+    cluster.Failed(job, {.rank = 0, .message = "all-reduce broke", .collective_broken = true});
+    cluster.Ends("a", job, {ExitCode(0, 10)});
+  }
+  JobId job;
+};
+
+TEST_F(PreemptionOfAGangThatBreaks, ItKeepsItsPlaceThoughItHasOftenFailed) {
+  for (int i = 0; i < 6; ++i) Break();
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("others may go before it meanwhile"));
+  BringUp();
+  const JobId high = cluster.Submit("high", {.priority = 3});
+  cluster.Ends("a", job, {ExitCode(0, 1)});
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              AllOf(HasSubstr("waits 1 s "), HasSubstr("its place in the queue is kept")));
+  const JobId later = cluster.Submit("later");
+  cluster.BringUp(high);
+  cluster.Complete(high);
+  EXPECT_EQ(cluster.Job(later).state, JobState::kQueued);
+  cluster.Pass(seconds(1));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kStarting);
+}
+
+TEST_F(PreemptionOfAGangThatBreaks, ACheckpointEndsTheCountOfItsFailuresHoweverThatStartEnds) {
+  Break();
+  BringUp();
+  EXPECT_EQ(cluster.Job(job).failures_in_row, 1u);
+  cluster.Wrote(job, 70, cluster.Job(job).generation);
+  cluster.Submit("high", {.priority = 3});
+  cluster.Ends("a", job, {ExitCode(0, 1)});
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  EXPECT_EQ(cluster.Job(job).failures_in_row, 0u);
+}
+
 TEST_F(PreemptionOfARun, OneThatOnlyBeginsBeganWhenItDid) {
   TestCluster other;
   other.Join("a", 1);

@@ -349,6 +349,7 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   if (job.run.progressed) {
     job.crashes = {};
     job.given_back_in_row = 0;
+    job.failures_in_row = 0;
   }
   if (verdict.crashes) job.crashes = *verdict.crashes;
   const std::vector<NodeId> blamed = BlamedByGang(job);
@@ -373,7 +374,7 @@ void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
     ++job.given_back_in_row;
   } else {
     ++job.restarts;
-    job.failures_in_row = FailuresInRow(job);
+    ++job.failures_in_row;
   }
   if (counts) ++job.failures;
   const Duration wait = gave_back ? BackoffAfter(std::min(job.given_back_in_row, kLongestInPlace))
@@ -386,8 +387,7 @@ void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
       fmt::format("waits {} s before it starts again ({}), {}: {}", seconds,
                   counts ? fmt::format("failure {} of at most {}", job.failures, job.max_restarts)
                          : "not counted against max_restarts",
-                  gave_back || KeepsPlace(job.failures_in_row) ? "its place in the queue is kept"
-                                                               : "others may go before it meanwhile",
+                  KeepsPlace(job) ? "its place in the queue is kept" : "others may go before it meanwhile",
                   job.reason.text)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 
 #include "server/core/explain.h"
 #include "server/core/growth.h"
@@ -368,11 +369,13 @@ void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& c
   }
   // Also of those who waited behind another job before, or further back.
   const size_t told = std::min(kToldOfFirst, state_.queue().size());
-  std::map<std::pair<const Needs*, size_t>, const Reservation*> kept_from;
+  // By all that Kept::From() asks of a job.
+  std::map<std::tuple<const Needs*, uint32_t, uint32_t, size_t>, const Reservation*> kept_from;
   for (place = 0; place < told; ++place) {
     const QueuedJob& job = state_.queue()[place];
     if (job.code != ReasonCode::kWaitsBehindJob) continue;
-    const auto [kept, is_new] = kept_from.try_emplace({job.needs.place(), texts.kept().Before(job)});
+    const auto [kept, is_new] = kept_from.try_emplace(
+        {job.needs.place(), job.ranks_per_node, job.most_devices, texts.kept().Before(job)});
     if (is_new) kept->second = texts.kept().From(job);
     NotePassedOver(job.id, kept->second, place, now, out);
   }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "server/core/job.h"
 #include "server/core/ranking.h"
@@ -10,21 +11,27 @@
 /// The reactor's part in what jobs wait for besides devices, and in sweeps.
 namespace imgd {
 
-Status Reactor::MaySubmit(const Submission& submission, uint32_t count) const {
+Status Reactor::MaySubmit(const Submission& submission, const std::vector<Submission>& members) const {
   for (const auto& dependency : submission.after) IMGD_TRY(MayComeAfter(dependency));
-  const auto check = [this, count](const std::string& account, const Quota& quota) -> Status {
+  // A sweep may have members of several projects.
+  std::map<std::string, uint32_t> more;
+  const auto count = [&more](const Submission& job) {
+    for (const auto& account : AccountsOf(job.owner, job.project)) ++more[account];
+  };
+  if (members.empty()) count(submission);
+  for (const auto& member : members) count(member);
+  for (const auto& [account, jobs] : more) {
+    const Quota& quota = settings_.quotas.OfAccount(account);
     const uint32_t has = state_.QueuedOf(account);
-    if (quota.queued == 0 || has + count <= quota.queued) return {};
+    if (quota.queued == 0 || has + jobs <= quota.queued) continue;
     return tl::unexpected(Error{
         .code = ErrorCode::kResourceExhausted,
-        .message = count == 1
+        .message = jobs == 1
                        ? fmt::format("{} has as many jobs waiting as the quota allows, {}", account, has)
-                       : fmt::format("{} has {} jobs waiting and the quota allows {}; the sweep has {}",
-                                     account, has, quota.queued, count),
+                       : fmt::format("{} has {} jobs waiting and the quota allows {}; the sweep has {}{}",
+                                     account, has, quota.queued, jobs, jobs < members.size() ? " of it" : ""),
         .hint = "try again when some have started, or ask the operator (quotas in imgd.yaml)"});
-  };
-  for (const auto& account : AccountsOf(submission.owner, submission.project))
-    IMGD_TRY(check(account, settings_.quotas.OfAccount(account)));
+  }
   return {};
 }
 

@@ -173,9 +173,22 @@ TEST_F(Waits, ThoseWhoWaitCountAgainstTheQuotaOfJobs) {
   bounded.Submit("second", {.after = {bounded.After(first)}});
   EXPECT_EQ(bounded.reactor().MaySubmit({.name = "x", .owner = "ada"}).error().code,
             ErrorCode::kResourceExhausted);
-  EXPECT_TRUE(bounded.reactor().MaySubmit({.name = "x", .owner = "bob"}, 2));
-  EXPECT_THAT(bounded.reactor().MaySubmit({.name = "x", .owner = "bob"}, 3).error().message,
-              HasSubstr("user bob has 0 jobs waiting and the quota allows 2; the sweep has 3"));
+}
+
+TEST_F(Waits, TheMembersOfASweepCountAgainstTheQuotasOfTheirOwnProjects) {
+  TestCluster bounded(
+      CoreSettings{.quotas = {.user = {.queued = 4}, .projects = {{"vision", {.queued = 2}}}}});
+  const auto error_of = [&bounded](size_t others, size_t vision) {
+    std::vector<Submission> members(others, {.owner = "bob"});
+    members.resize(others + vision, {.owner = "bob", .project = "vision"});
+    const auto may = bounded.reactor().MaySubmit({.name = "x", .owner = "bob"}, members);
+    return may ? "" : may.error().message;
+  };
+  EXPECT_EQ(error_of(2, 2), "");
+  EXPECT_EQ(error_of(3, 2), "user bob has 0 jobs waiting and the quota allows 4; the sweep has 5");
+  EXPECT_EQ(error_of(1, 3),
+            "project vision has 0 jobs waiting and the quota allows 2; the sweep has 3 of it");
+  EXPECT_EQ(error_of(0, 3), "project vision has 0 jobs waiting and the quota allows 2; the sweep has 3");
 }
 
 TEST_F(Waits, NotBeforeItsTime) {

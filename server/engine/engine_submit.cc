@@ -120,8 +120,9 @@ std::optional<Error> Engine::Refusal(SubmitOrder& order) {
   auto after = FindAfter(order.after, order.submission.owner);
   if (!after) return after.error();
   order.submission.after = *after;
-  const uint32_t count = order.sweep ? static_cast<uint32_t>(order.sweep->submission.members.size()) : 1;
-  if (const auto may = reactor_.MaySubmit(order.submission, count); !may) return may.error();
+  const std::vector<Submission> none;
+  const auto& members = order.sweep ? order.sweep->submission.members : none;
+  if (const auto may = reactor_.MaySubmit(order.submission, members); !may) return may.error();
   if (order.sweep) {
     for (auto& member : order.sweep->submission.members) member.after = *after;
   }

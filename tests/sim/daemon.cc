@@ -226,10 +226,10 @@ void Daemon::LeaveOutBroken(Submission& submission) {
 }
 
 /// Who has too many jobs waiting is told so, and gives up.
-bool Daemon::IsRefused(const Submission& submission, uint32_t count) {
+bool Daemon::IsRefused(const Submission& submission, const std::vector<Submission>& members) {
   Submission wanted = submission;
   wanted.after.clear();
-  return !reactor_.MaySubmit(wanted, count);
+  return !reactor_.MaySubmit(wanted, members);
 }
 
 void Daemon::SubmitSweep(const SweepSubmission& submission) {
@@ -237,7 +237,7 @@ void Daemon::SubmitSweep(const SweepSubmission& submission) {
   Call(
       [this, submission, id](Actions& out) {
         SweepSubmission sweep = submission;
-        if (IsRefused(sweep.members.front(), static_cast<uint32_t>(sweep.members.size()))) return;
+        if (IsRefused(sweep.members.front(), sweep.members)) return;
         for (auto& member : sweep.members) LeaveOutBroken(member);
         *id = reactor_.OnSubmitSweep(sweep, world_->time.now(), out);
         const auto members = static_cast<uint32_t>(sweep.members.size());
@@ -260,7 +260,7 @@ void Daemon::Submit(const Submission& submission) {
   Call(
       [this, submission, id](Actions& out) {
         Submission job = submission;
-        if (IsRefused(job, 1)) return;
+        if (IsRefused(job)) return;
         LeaveOutBroken(job);
         *id = reactor_.OnSubmit(job, world_->time.now(), out);
         world_->ledger.after[*id] = job.after;

@@ -74,7 +74,7 @@ class Daemon {
   void Send(const Actions& actions, const std::vector<uint64_t>& sessions);
   void Restart();
   void LeaveOutBroken(Submission& submission);
-  bool IsRefused(const Submission& submission, uint32_t count);
+  bool IsRefused(const Submission& submission, const std::vector<Submission>& members = {});
 
   World* world_;
   Reactor reactor_;

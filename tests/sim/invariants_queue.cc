@@ -51,7 +51,8 @@ const JobRecord* FirstWithClaim(const World& world) {
     // does one that wants nodes for itself: its quota may keep it off the larger ones.
     const bool may_lack = WaitsForRetry(world, job) || entry.needs->whole_nodes;
     if (may_lack && LacksQuota(world, job)) return nullptr;
-    if (!WaitsForRetry(world, job) || job.failures_in_row <= kKeepsPlace) return &job;
+    if (!WaitsForRetry(world, job) || GivesBack(job.run.stop) || job.failures_in_row <= kKeepsPlace)
+      return &job;
   }
   return nullptr;
 }
