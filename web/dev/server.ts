@@ -37,7 +37,7 @@ export class DevServer {
   readonly live: Live;
   /** With which number each stream was asked for: its header Last-Event-ID, null where it had none. */
   readonly streams: (string | null)[] = [];
-  /** They are told nothing before. */
+  /** No stream is joined before this is done. */
   streamsFrom: Promise<void> = Promise.resolve();
   readonly #options: Options;
   readonly #server: Server;

@@ -1,5 +1,6 @@
 // What changes between the first answer and the beginning of the stream: nobody tells of it.
 import assert from 'node:assert/strict';
+import type { GetJobResponse } from '../src/api/types.ts';
 import { browserTest, type Place } from './harness.ts';
 
 /** Holds the first answer back, as it is, until `change` was made, and the stream too. */
@@ -57,4 +58,28 @@ browserTest('so are those of nodes and of data sets', async (place) => {
   await rows.first().waitFor();
   await rows.filter({ has: page.getByText(name, { exact: true }) }).waitFor({ state: 'detached' });
   assert.equal(await rows.count(), server.world.datasets.size);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('a job says all of why it waits, whatever the stream tells of it in short', async ({ page, server, base }) => {
+  const one = [...server.world.jobs.values()].find(({ job }) => job.state === 'JOB_STATE_PAUSED')!;
+  const { job } = one;
+  await page.route(`**/api/v1/jobs/${job.id}`, async (route) => {
+    const response = await route.fetch();
+    const answer = (await response.json()) as GetJobResponse;
+    answer.job.reason_text += '; it fails once it is resumed';
+    await route.fulfill({ response, json: answer });
+  });
+  await page.goto(`${base}/jobs/${job.id}`);
+  await page.waitForSelector('[data-state=live]');
+  const whole = page.getByText(/it fails once it is resumed/);
+  await whole.first().waitFor();
+  job.name = 'told';
+  server.live.tell(one);
+  await page.locator('h1', { hasText: 'told' }).waitFor();
+  assert.ok((await whole.count()) > 0);
+
+  job.reason_text = 'paused for the night';
+  server.live.tell(one);
+  await page.getByText(/paused for the night; it fails once it is resumed/i).first().waitFor();
+  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument

@@ -99,3 +99,25 @@ browserTest('of an ended job without figures and lines nothing is awaited', asyn
   await page.goto(`${base}/jobs/11/logs`);
   await page.getByText('No lines: none was written, or they are not kept any more').waitFor();
 }); // biome-ignore format: one argument
+
+for (const follows of [true, false])
+  browserTest(`what a job wrote last is shown once it has ended, to one who ${follows ? 'follows' : 'reads further up'}`, async ({ page, server, base }) => {
+    const one = server.world.jobs.get('91')!;
+    await page.goto(`${base}/jobs/91/logs?rank=3`);
+    const told = page.locator('header [aria-live]', { hasText: 'lines' });
+    await told.waitFor();
+    await page.waitForSelector('[data-state=live]');
+    if (!follows) {
+      await page.locator('.log').evaluate((log) => log.scrollTo(0, 0));
+      await page.locator('button[aria-pressed=false]', { hasText: 'Follow' }).waitFor();
+    }
+    one.step += 500;
+    server.live.change(one, 'FAILED', 'rank 3 failed', 'agent:gpu-1', 'RANK_FAILED');
+    // 10 lines, and three of its failure.
+    const last = Math.floor(one.step / 50) + 3;
+    await page.waitForFunction(
+      (wanted) => document.querySelector('header span[aria-live]')!.textContent!.replaceAll('\u202f', '').endsWith(`to ${wanted}`),
+      last,
+    );
+    if (follows) await page.getByText('[error] rank=3 failed: CUDA out of memory').waitFor();
+  }, { everyMs: 0 }); // biome-ignore format: one argument

@@ -52,3 +52,28 @@ test('no try is later than 8 s after the one before', async (t) => {
   assert.equal(waits.length, 7);
   assert.ok(Math.max(...waits) <= 8000, `${waits} ms`);
 });
+
+test('after a token was taken a try that fails is followed by others', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let status = 401;
+  t.mock.method(globalThis, 'fetch', async () => new Response('', { status }));
+  const seen: string[] = [];
+  const connection = new Connection('/stream', {
+    event: () => {},
+    status: ({ state }) => seen.push(state),
+  });
+  connection.start(0);
+  for (let i = 0; seen.length < 1 && i < 1000; i++) await settle();
+  assert.deepEqual(seen, ['denied']);
+  t.mock.timers.tick(8000);
+  await settle();
+  assert.equal(seen.length, 1, 'it waits for a token');
+
+  status = 503;
+  connection.start(1);
+  for (let n = 2; n <= 3; n++) {
+    for (let i = 0; seen.length < n && i < 1000; i++) await settle();
+    t.mock.timers.tick(8000);
+  }
+  assert.deepEqual(seen, ['denied', 'lost', 'lost']);
+});

@@ -56,13 +56,13 @@ export class Connection {
   }
 
   async #run(abort: AbortController): Promise<void> {
+    let denied = false;
     try {
-      await this.#read(abort);
+      denied = await this.#read(abort);
     } catch {
       // Whatever it was, the stream is gone.
     }
-    if (abort !== this.#abort) return;
-    if (this.status.state === 'denied') return;
+    if (abort !== this.#abort || denied) return;
     this.#lostSince ||= Date.now();
     const wait = Math.min(this.#wait * (0.75 + Math.random() / 2), MOST_WAIT_MS);
     this.#wait = Math.min(this.#wait * 2, MOST_WAIT_MS);
@@ -70,7 +70,8 @@ export class Connection {
     this.#timer = setTimeout(() => this.retryNow(), wait);
   }
 
-  async #read(abort: AbortController): Promise<void> {
+  /** Until the stream ends; whether it was denied. */
+  async #read(abort: AbortController): Promise<boolean> {
     const headers: Record<string, string> = { accept: 'text/event-stream' };
     if (this.#lastId) headers['last-event-id'] = this.#lastId;
     let silence = setTimeout(() => abort.abort(), CONNECT_MS);
@@ -79,9 +80,9 @@ export class Connection {
     );
     if (response.status === 401 || response.status === 403) {
       if (abort === this.#abort) this.#set({ state: 'denied' });
-      return;
+      return true;
     }
-    if (!response.ok || !response.body || abort !== this.#abort) return;
+    if (!response.ok || !response.body || abort !== this.#abort) return false;
     const parser = new SseParser();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     silence = setTimeout(() => abort.abort(), SILENCE_MS);
@@ -98,6 +99,7 @@ export class Connection {
         if (parser.lastId) this.#lastId = parser.lastId;
         for (const event of events) this.#listener.event(event);
       }
+      return false;
     } finally {
       clearTimeout(silence);
     }

@@ -1,7 +1,7 @@
 import { Store } from '../lib/store.ts';
 import { ApiError, api, onSession } from './client.ts';
+import { ListQuestions } from './list_questions.ts';
 import { epoch, onceTold, onLive } from './live.ts';
-import { Questions } from './questions.ts';
 import type { Dataset } from './types.ts';
 
 export interface DatasetsState {
@@ -14,7 +14,7 @@ export interface DatasetsState {
 export const datasetsState = new Store<DatasetsState>({ datasets: [], ready: false, error: '' });
 
 let started = false;
-const questions = new Questions();
+const questions = new ListQuestions();
 
 const byName = (a: Dataset, b: Dataset) => (a.name < b.name ? -1 : 1);
 

@@ -18,10 +18,18 @@ import type {
   StepTimes,
 } from './types.ts';
 
+const SOON_MS = 200;
+
 /** One job, kept up to date by the stream; `gone` once that says that it was deleted. */
 export function useJob(id: string): Loaded<GetJobResponse> & { gone: boolean } {
-  const loaded = useData(`job ${id}`, (signal) => api.job(id, signal));
-  const [summary, setSummary] = useState<{ id: string; job: Job } | null>(null);
+  // What was told since a question is newer than its answer.
+  const asked = useRef(0);
+  const loaded = useData(`job ${id}`, async (signal) => {
+    asked.current += 1;
+    const number = asked.current;
+    return { number, ...(await api.job(id, signal)) };
+  });
+  const [summary, setSummary] = useState<{ id: string; job: Job; asked: number } | null>(null);
   const [goneId, setGoneId] = useState('');
   useOnceTold(loaded);
   const { reload } = loaded;
@@ -29,7 +37,7 @@ export function useJob(id: string): Loaded<GetJobResponse> & { gone: boolean } {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const ends = [
       onLive('job', (data) => {
-        if ((data as Job).id === id) setSummary({ id, job: toldNow(data as Job) });
+        if ((data as Job).id === id) setSummary({ id, job: toldNow(data as Job), asked: asked.current });
       }),
       onLive('job_gone', (data) => {
         if ((data as JobGone).id !== id) return;
@@ -41,7 +49,7 @@ export function useJob(id: string): Loaded<GetJobResponse> & { gone: boolean } {
         timer ??= setTimeout(() => {
           timer = undefined;
           reload();
-        }, 200);
+        }, SOON_MS);
       }),
     ];
     return () => {
@@ -49,18 +57,39 @@ export function useJob(id: string): Loaded<GetJobResponse> & { gone: boolean } {
       for (const end of ends) end();
     };
   }, [id, reload]);
-  // What is loaded is newer than what the stream told before.
-  useEffect(() => setSummary(null), [loaded.data]);
+  const newer = useMemo(() => {
+    if (summary?.id !== id || !loaded.data || summary.asked < loaded.data.number) return null;
+    const { job } = summary;
+    return num(job.last_event_number) >= num(loaded.data.job.last_event_number) ? job : null;
+  }, [loaded.data, summary, id]);
+  // All of another reason is not told.
+  const lacks = newer && loaded.data && !saysMore(loaded.data.job.reason_text, newer.reason_text);
+  useEffect(() => {
+    if (!lacks) return;
+    const timer = setTimeout(reload, SOON_MS);
+    return () => clearTimeout(timer);
+  }, [lacks, loaded.data, reload]);
   const told = useLiveStep(id, loaded.data);
   const data = useMemo(() => {
     if (!loaded.data) return null;
-    const newer =
-      summary?.id === id && num(summary.job.last_event_number) >= num(loaded.data.job.last_event_number);
-    const job: Job = newer ? { ...summary.job, job_yaml: loaded.data.job.job_yaml } : loaded.data.job;
+    const job: Job = newer ? withMore(newer, loaded.data.job) : loaded.data.job;
     const later = told && job.last_step && isLater(told.step, job, told.since);
     return { ...loaded.data, job: later ? withStep(job, told.step) : job };
-  }, [loaded.data, summary, id, told]);
+  }, [loaded.data, newer, told]);
   return { ...loaded, data, gone: goneId === id };
+}
+
+/** Whether one reason is the other, or goes on from it: of one job imgd says more than in a list. */
+function saysMore(reason: string, than: string): boolean {
+  return than === '' || reason === than || reason.startsWith(`${than}; `);
+}
+
+/** What the stream told, with what is only known of a job that was asked for by itself. */
+function withMore(told: Job, known: Job): Job {
+  const { job_yaml } = known;
+  return saysMore(known.reason_text, told.reason_text)
+    ? { ...told, job_yaml, reason_text: known.reason_text }
+    : { ...told, job_yaml };
 }
 
 /** The last step that was told, and whether that was since the job was described, by what is loaded or by the stream. */
@@ -120,7 +149,7 @@ export interface Range {
 const POINTS = 1000;
 // The stream tells a step a second; what was between them the history has.
 const ANEW_MS = 20_000;
-const SOON_MS = 700;
+const SKIPPED_MS = 700;
 
 const askedFor = (range: Range | null, smooth: number) => ({
   points: POINTS,
@@ -172,7 +201,7 @@ export function useMetrics(
       came = true;
       if (watch.current.take(num(step.step))) {
         clearTimeout(soon);
-        soon = setTimeout(reload, SOON_MS);
+        soon = setTimeout(reload, SKIPPED_MS);
       }
       setLive((before) => [...before.slice(-5000), { at: Date.now() / 1000, step }]);
     });

@@ -111,4 +111,12 @@ test('what the stream told since the question is kept, and nothing that was ther
   say('step', { job_id: '7', generation: '1', step: '1001' });
   say('step', { job_id: '7', generation: '2', step: '902' });
   await shows('2 told 0, 7 again 902');
+
+  // What could not be read is read again, and said meanwhile.
+  say('reset', {});
+  (await next()).fail();
+  await until('a fault', () => jobsState.value.error !== '');
+  (await next()).answer([job(7, 'there', 6, 1)]);
+  await shows('7 there 1');
+  assert.equal(jobsState.value.error, '');
 });

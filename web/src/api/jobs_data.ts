@@ -75,29 +75,40 @@ function takeStep(step: LiveStep): void {
 async function load(): Promise<void> {
   const mine = ++run;
   for (const since of [gone, told, toldSteps]) since.clear();
-  jobsState.set({ ...jobsState.value, loading: true });
+  for (let wait = AGAIN_MS; mine === run; wait = Math.min(wait * 2, MOST_AGAIN_MS)) {
+    jobsState.set({ ...jobsState.value, loading: true });
+    try {
+      const untold = await readAll(mine);
+      if (untold > 0) await readAgain(untold, mine);
+      return;
+    } catch (error) {
+      if (mine !== run) return;
+      const text = error instanceof ApiError ? error.message : String(error);
+      jobsState.set({ ...jobsState.value, loading: false, error: text });
+      // With another token all is read anew.
+      if (error instanceof ApiError && (error.status === 401 || error.status === 403)) return;
+      await new Promise((passed) => setTimeout(passed, wait));
+    }
+  }
+}
+
+/** All pages; how many were asked for before the stream told what happens. */
+async function readAll(mine: number): Promise<number> {
   const seen = new Set<string>();
   let token = '';
   let untold = 0;
-  try {
-    do {
-      if (!isTold()) untold += 1;
-      const page = await api.jobs(token, token ? PAGE : FIRST_PAGE);
-      if (mine !== run) return;
-      takePage(page.jobs, seen);
-      token = page.next_page_token;
-      serverWarning.set(page.warning);
-      jobsState.set({ rows: [...rows.values()], loading: token !== '', ready: true, error: '' });
-    } while (token);
-    for (const id of rows.keys()) if (!seen.has(id) && !told.has(id)) rows.delete(id);
-    publish();
-  } catch (error) {
-    if (mine !== run) return;
-    const text = error instanceof ApiError ? error.message : String(error);
-    jobsState.set({ ...jobsState.value, loading: false, error: text });
-    return;
-  }
-  if (untold > 0) await readAgain(untold, mine);
+  do {
+    if (!isTold()) untold += 1;
+    const page = await api.jobs(token, token ? PAGE : FIRST_PAGE);
+    if (mine !== run) return 0;
+    takePage(page.jobs, seen);
+    token = page.next_page_token;
+    serverWarning.set(page.warning);
+    jobsState.set({ rows: [...rows.values()], loading: token !== '', ready: true, error: '' });
+  } while (token);
+  for (const id of rows.keys()) if (!seen.has(id) && !told.has(id)) rows.delete(id);
+  publish();
+  return untold;
 }
 
 function takePage(jobs: readonly Job[], seen: Set<string>): void {

@@ -43,8 +43,9 @@ export interface Log {
   newer: (() => void) | null;
 }
 
-/** Lines of a job's log, and while somebody follows those that come, over restarts of the job. The server searches. */
-export function useLog(id: string, asked: LogAsked, follow: boolean): Log {
+/** Lines of a job's log, and while somebody follows those that come, over restarts of the job. The server searches. `over`: the
+ * job has ended. */
+export function useLog(id: string, asked: LogAsked, follow: boolean, over: boolean): Log {
   const { rank, generation, contains, level, around } = asked;
   const key = `logs ${id} ${rank} ${generation} ${contains} ${level} ${around}`;
   const filter = {
@@ -60,12 +61,11 @@ export function useLog(id: string, asked: LogAsked, follow: boolean): Log {
   const held = more && more.first === first.data ? more : first.data && begin(first.data, around);
   const latest = useRef({ held, filter, tail });
   latest.current = { held, filter, tail };
-  const busy = useRef(false);
-  const load = useCallback(
+  const busy = useRef<Promise<boolean> | null>(null);
+  const ask = useCallback(
     async (which: Way): Promise<boolean> => {
       const { held: from, filter: same, tail: newest } = latest.current;
-      if (!from || busy.current) return false;
-      busy.current = true;
+      if (!from) return false;
       try {
         const places = {
           after: { after: from.next, tail: FIRST },
@@ -81,30 +81,53 @@ export function useLog(id: string, asked: LogAsked, follow: boolean): Log {
       } catch {
         // The next time tells; that the connection is lost is said on top of the page.
         return false;
-      } finally {
-        busy.current = false;
       }
     },
     [id],
   );
-  useEffect(() => {
-    if (!follow) return;
-    const full = () => latest.current.held !== null && hasGrown(latest.current.held);
-    const timer = setInterval(async () => {
-      if (document.hidden) return;
-      // As much as has gathered, in as many answers as it takes: no line is passed over.
+  const load = useCallback(
+    async (which: Way): Promise<boolean> => {
+      if (busy.current) return false;
+      busy.current = ask(which);
+      const more = await busy.current;
+      busy.current = null;
+      return more;
+    },
+    [ask],
+  );
+  /** As much as has gathered, in as many answers as it takes: no line is passed over. */
+  const gather = useCallback(
+    async (follows: boolean) => {
+      const full = () => latest.current.held !== null && hasGrown(latest.current.held);
       while (!full() && (await load('after')));
       // Unless they are too many to keep: `older` leads to those before the newest.
-      if (full()) await load('anew');
-    }, EVERY_MS);
+      if (follows && full()) await load('anew');
+    },
+    [load],
+  );
+  useEffect(() => {
+    if (!follow || over) return;
+    const timer = setInterval(() => document.hidden || gather(true), EVERY_MS);
     return () => clearInterval(timer);
-  }, [follow, load, key]);
+  }, [follow, over, gather, key]);
+  const wasOver = useRef(over);
+  useEffect(() => {
+    const ends = over && !wasOver.current;
+    wasOver.current = over;
+    if (!ends || latest.current.held?.behind) return;
+    // What it wrote last came after the last question, and says why it ended; also to one who read further up.
+    const last = async () => {
+      while (busy.current) await busy.current;
+      await gather(follow);
+    };
+    void last();
+  }, [over, follow, gather]);
   return {
     lines: held?.lines ?? NO_LINES,
     error: first.data ? '' : first.error,
     loading: !first.data && !first.error,
     older: held?.previous ? () => void load('before') : null,
-    newer: held?.behind && !follow ? () => void load('after') : null,
+    newer: held?.behind && (!follow || over) ? () => void load('after') : null,
   };
 }
 

@@ -4,8 +4,8 @@ import { soonOf } from '../lib/soon.ts';
 import { Store } from '../lib/store.ts';
 import { useData, useEvery, useOnceTold } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
+import { ListQuestions } from './list_questions.ts';
 import { epoch, onceTold, onLive } from './live.ts';
-import { Questions } from './questions.ts';
 import type { Decision, Node, NodeRun } from './types.ts';
 import { serverWarning } from './warning.ts';
 
@@ -31,7 +31,7 @@ function remember(node: Node): void {
 }
 
 let started = false;
-const questions = new Questions();
+const questions = new ListQuestions();
 
 /** Each is the whole node: what it lacks, it has no more. */
 export function takeNodes(changed: readonly Node[]): void {
@@ -61,15 +61,13 @@ async function load(): Promise<void> {
   try {
     const { nodes, warning } = await api.nodes();
     if (!questions.isNews(mine)) return;
+    const merged = questions.merge(mine, nodes, nodesState.value.nodes);
+    const shown = new Set(merged);
     for (const node of nodes) {
-      remember(node);
+      if (shown.has(node)) remember(node);
       busyHours.set(node.name, minutesOf(node.recent_busy_ratios ?? []));
     }
-    nodesState.set({
-      nodes: sorted(questions.merge(mine, nodes, nodesState.value.nodes)),
-      ready: true,
-      error: '',
-    });
+    nodesState.set({ nodes: sorted(merged), ready: true, error: '' });
     serverWarning.set(warning);
   } catch (error) {
     if (!questions.isNews(mine)) return;

@@ -33,12 +33,12 @@ export function ComparePage() {
   const loaded = useData(`compare ${ids.join()}`, (signal) =>
     Promise.all(ids.map((id) => jobOrNone(id, signal))),
   );
-  const { data, reload } = loaded;
+  const { data, reload, poll } = loaded;
   const runs = useMemo(
     () => ids.flatMap((id, i): Run[] => (data?.[i] ? [{ ...data[i], id, look: look(i) }] : [])),
     [ids, data],
   );
-  useEvery(runs.some(isLive) ? EVERY_MS : 0, reload);
+  useEvery(runs.some(isLive) ? EVERY_MS : 0, poll);
   useEffect(
     () =>
       onLive('job_gone', (gone) => {
@@ -173,7 +173,7 @@ function Figures(props: { runs: readonly Run[]; leaveOut: (ids: readonly string[
   const speeds = useData(`speeds ${runs.map(({ id }) => id).join()}`, (signal) =>
     Promise.all(runs.map(({ id }) => meanSpeed(id, signal))),
   );
-  useEvery(runs.some(isLive) ? EVERY_MS : 0, speeds.reload);
+  useEvery(runs.some(isLive) ? EVERY_MS : 0, speeds.poll);
   const costs = runs.some(({ job }) => job.cost > 0);
   const currency = useCurrency();
   const best = Math.max(...runs.map(({ job }) => num(job.last_epoch?.val_top1)).filter(Number.isFinite));

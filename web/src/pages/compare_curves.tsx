@@ -116,6 +116,6 @@ function useFigure(runs: readonly Run[], name: Name, axis: MetricAxis, range: Ra
     `curves ${runs.map(({ id }) => id).join()} ${name} ${axis} ${range?.from} ${range?.to} ${smooth}`,
     (signal) => Promise.all(runs.map(({ id }) => one(id, signal))),
   );
-  useEvery(runs.some(isLive) ? EVERY_MS : 0, loaded.reload);
+  useEvery(runs.some(isLive) ? EVERY_MS : 0, loaded.poll);
   return loaded;
 }

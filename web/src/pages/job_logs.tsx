@@ -24,7 +24,8 @@ export function JobLogs({ job }: { job: Job }) {
   const contains = query.get('q') ?? '';
   const level = (LEVELS.find((one) => one === query.get('level')) ?? 'debug') as Level;
   const [follow, setFollow] = useState(!place);
-  const live = !isOver(stateOf(job)) && !generation;
+  const over = isOver(stateOf(job));
+  const live = !over && !generation;
   const searches = contains !== '' || level !== 'debug';
   // A line that was clicked is in view; with the search that it was found by gone, what is around it is wanted.
   const view = `${contains} ${level} ${chosen}`;
@@ -39,7 +40,8 @@ export function JobLogs({ job }: { job: Job }) {
       level,
       around: around?.number,
     },
-    follow && live,
+    follow && !generation,
+    over,
   );
   const { lines, error, loading } = log;
   const starts = Array.from({ length: Math.min(num(job.generation), 50) }, (_, i) =>

@@ -1,11 +1,14 @@
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import type { ClassFigures, Job, ReportedCheckpoint } from '../api/types.ts';
 import { bytes, count, fixed, moment, ms, NONE, num, percent } from '../lib/format.ts';
+import { isOver, stateOf } from '../lib/jobs.ts';
 import { Clock, Empty, Meter, TableHeader, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
 import { Samples } from './job_samples.tsx';
 
+// The trainer reports classes and images one after the other once the pass is over, and the stream tells of neither.
+const AGAIN_MS = [3000, 15_000];
 const MOST_CHECKPOINTS = 200;
 const FIRST_CHECKPOINTS = 8;
 /** Of classes, mistakes and images, until all are asked for. */
@@ -20,6 +23,15 @@ export function JobResults({ job }: { job: Job }) {
   const classes = useData(`classes ${job.id} ${seen}`, (signal) => api.classes(job.id, signal));
   const checkpoints = useData(`checkpoints ${job.id} ${seen}`, (signal) => api.checkpoints(job.id, signal));
   const samples = useData(`samples ${job.id} ${seen}`, (signal) => api.samples(job.id, signal));
+  useEffect(() => {
+    if (isOver(stateOf(job))) return;
+    const again = () => {
+      classes.poll();
+      samples.poll();
+    };
+    const timers = AGAIN_MS.map((wait) => setTimeout(again, wait));
+    return () => timers.forEach(clearTimeout);
+  }, [job.id, seen]);
   const figures = classes.data?.figures;
   const shown = samples.data?.samples;
   const event = samples.data?.event ?? '';

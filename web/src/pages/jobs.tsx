@@ -86,6 +86,7 @@ export function JobsPage() {
             ? count(rows.length)
             : `${count(rows.length)} of ${count(state.rows.length)}`}
           {state.loading && ' · loading the rest …'}
+          {state.error && ` · not all: ${state.error}`}
         </span>
       </div>
       {state.rows.length === 0 && !state.loading ? (

@@ -62,7 +62,7 @@ export function RankMap({
   const [table, setTable] = useState(false);
   // Anew also at the job's end: then the last of it is stored.
   const loaded = useData(`ranks ${id} ${live}`, (signal) => api.rankTimes(id, signal));
-  useEvery(live ? ANEW_MS : 0, loaded.reload);
+  useEvery(live ? ANEW_MS : 0, loaded.poll);
   const {
     ends,
     rows,

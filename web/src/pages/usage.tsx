@@ -9,8 +9,8 @@ const EVERY_MS = 5000;
 
 /** What users and projects have had, and what their quotas leave them. */
 export function Usage() {
-  const { data, error, reload } = useData('usage', (signal) => api.usage(signal));
-  useEvery(EVERY_MS, reload);
+  const { data, error, reload, poll } = useData('usage', (signal) => api.usage(signal));
+  useEvery(EVERY_MS, poll);
   const costs = data?.accounts.some(({ spend }) => spend && (spend.used > 0 || spend.most > 0)) ?? false;
   // Where all are to have the same there is nothing to tell.
   const shares = data?.accounts.some(({ share }) => share !== 1) ?? false;

@@ -82,7 +82,7 @@ function ByDay({ unit, text }: { unit: 'cost' | 'hours'; text: (value: number) =
   const [table, setTable] = useState(false);
   const edges = dayEdges(Date.now(), DAYS);
   const usage = useData(`usage over ${edges.join()}`, (signal) => api.usageOverTime(edges, signal));
-  useEvery(EVERY_MS, usage.reload);
+  useEvery(EVERY_MS, usage.poll);
   const found = byDay(
     usage.data?.owners ?? [],
     (one) => (unit === 'cost' ? one.cost : one.device_hours),

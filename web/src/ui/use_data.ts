@@ -9,6 +9,8 @@ export interface Loaded<T> {
   /** The same as the error's status; 0 where there is none. */
   status: number;
   reload: () => void;
+  /** As reload(), unless an answer is awaited: who asks again and again would never get a slow one. */
+  poll: () => void;
 }
 
 /** Loads data when `key` changes and after each break of the connection; what is there stays until the next has come.
@@ -24,9 +26,11 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
   const again = useStore(epoch);
   const latest = useRef(load);
   latest.current = load;
+  const awaited = useRef<AbortController | null>(null);
   useEffect(() => {
     if (key === '') return;
     const abort = new AbortController();
+    awaited.current = abort;
     latest
       .current(abort.signal)
       .then((data) => {
@@ -37,16 +41,23 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
         const status = error instanceof ApiError ? error.status : 0;
         const text = error instanceof Error ? error.message : String(error);
         setState((before) => ({ key, data: before.key === key ? before.data : null, error: text, status }));
+      })
+      .finally(() => {
+        if (awaited.current === abort) awaited.current = null;
       });
     return () => abort.abort();
   }, [key, turn, again]);
   const reload = useCallback(() => setTurn((n) => n + 1), []);
+  const poll = useCallback(() => {
+    if (!awaited.current) reload();
+  }, [reload]);
   const fresh = state.key === key;
   return {
     data: fresh ? state.data : null,
     error: fresh ? state.error : '',
     status: fresh ? state.status : 0,
     reload,
+    poll,
   };
 }
 
