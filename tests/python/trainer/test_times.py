@@ -49,8 +49,8 @@ def test_images_are_read_and_decoded_while_a_step_is_computed(trainer: Trainer, 
     loaders = [event.loader for event in run.events("step")]
     work = sum(loader.read_seconds + loader.decode_seconds + loader.augment_seconds for loader in loaders)
     a_batchs_work = 8 * work / sum(loader.images for loader in loaders)
-    # The first step has nothing to be behind. Were nothing read ahead, each would wait for all of its batch, however busy
-    # the machine is with something else.
+    # The first step has nothing to be behind. Were nothing read ahead, each would wait for all of its batch, however
+    # busy the machine is with something else.
     waited = min(loader.wait_seconds for loader in loaders[1:])
     assert waited < 0.5 * a_batchs_work, (waited, a_batchs_work)
 
