@@ -94,3 +94,11 @@ browserTest('a comparison is looked at closely by the mouse, by time too, and by
   await page.locator('figure .legend svg').nth(3).waitFor();
   assert.ok(asked.length >= 4, `${asked.length} curves were asked for`);
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('how much curves are smoothed is in the address of a comparison', async ({ page, base }) => {
+  await page.goto(`${base}/compare?jobs=91,92&metric=loss`);
+  await page.getByLabel('Smoothing').fill('0.9');
+  await page.waitForURL(/smooth=0\.9/);
+  await page.reload();
+  await page.locator('label output', { hasText: '0.90' }).waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -48,3 +48,19 @@ browserTest('the jobs after the first two hundred are told of too', async ({ pag
   await last.scrollIntoViewIfNeeded();
   await last.locator(`${START} time`).waitFor();
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('of many jobs that are paused it is said how many, and all can be shown', async ({ page, server, base }) => {
+  let paused = 0;
+  for (const { job } of server.world.jobs.values()) {
+    if (!['JOB_STATE_COMPLETED', 'JOB_STATE_PAUSED'].includes(job.state)) continue;
+    job.state = 'JOB_STATE_PAUSED';
+    paused += 1;
+  }
+  assert.ok(paused > 200);
+  await page.goto(`${base}/queue`);
+  const panel = page.locator('section[aria-label=Paused]');
+  await panel.getByText(`${paused} jobs, hold nothing`).waitFor();
+  assert.equal(await panel.locator('tbody tr').count(), 200);
+  await panel.getByRole('button', { name: `Show the other ${paused - 200}` }).click();
+  await panel.locator('tbody tr').nth(paused - 1).waitFor();
+}, { everyMs: 0, jobs: 400 }); // biome-ignore format: one argument

@@ -91,3 +91,18 @@ browserTest('columns are chosen from a menu, by keys alone too, and stay in the 
   await page.reload();
   await page.locator('[role=columnheader]', { hasText: 'Priority' }).waitFor();
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('the row that keys are about is a job, also when others come before it', async ({ page, base }) => {
+  await page.goto(`${base}/?sort=-id`);
+  await page.locator('#row-120').waitFor();
+  await page.keyboard.press('j');
+  await page.keyboard.press('j');
+  const at = page.locator('[role=row].at');
+  const id = await at.getAttribute('id');
+  const answer = await page.request.post(`${base}/api/v1/jobs`, { data: { job_yaml: 'name: newer', dry_run: false } });
+  assert.ok(answer.ok());
+  await page.locator('[role=row]', { hasText: 'newer' }).waitFor();
+  assert.equal(await at.getAttribute('id'), id);
+  await page.keyboard.press('Enter');
+  await page.waitForURL(`${base}/jobs/${id!.slice(4)}`);
+}, { everyMs: 0 }); // biome-ignore format: one argument

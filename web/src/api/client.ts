@@ -119,8 +119,10 @@ export function followLogOut(): void {
   });
 }
 
-export function onSession(listener: (session: number) => void): void {
+/** Returns what ends that. */
+export function onSession(listener: (session: number) => void): () => void {
   sessionListeners.add(listener);
+  return () => sessionListeners.delete(listener);
 }
 
 /** The faults that an answer's body tells of: {"error": {...}}, each of them in `details` where there may be several. */

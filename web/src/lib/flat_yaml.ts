@@ -1,27 +1,42 @@
-/** Settings of a job file by their dotted names, as text. Knows what job files have: mappings by indent and in braces,
- * lists, comments, quotes; a block of text (| or >) is one value. For showing what differs, not for checking. */
+const SETTING = /^("[^"]*"|'[^']*'|[^:{}[\]]+?)\s*:(?:\s+(.*))?$/;
+
+/** Settings of a job file by their dotted names, as text; those of a list's items have its number in theirs, from 1. Knows what
+ * job files have: mappings by indent and in braces, lists, comments, quotes; a block of text (| or >) is one value. For showing
+ * what differs, not for checking. */
 export function flatYaml(text: string): Map<string, string> {
   const out = new Map<string, string>();
-  const path: { indent: number; name: string }[] = [];
+  const path: { indent: number; name: string; isItem: boolean }[] = [];
   const lines = text.split('\n');
   for (let i = 0; i < lines.length; i++) {
     const line = stripComment(lines[i]!);
     if (!line.trim() || line.trim() === '---') continue;
-    const indent = line.search(/\S/);
-    const item = line.trim();
-    while (
-      path.length > 0 &&
-      path[path.length - 1]!.indent >= indent &&
-      !(item.startsWith('- ') && path[path.length - 1]!.indent === indent)
-    ) {
+    let indent = line.search(/\S/);
+    let item = line.trim();
+    while (path.length > 0) {
+      const { indent: its, isItem } = path[path.length - 1]!;
+      // A list may be as far in as its name is.
+      if (its < indent || (its === indent && !isItem && beginsItem(item))) break;
       path.pop();
     }
-    const prefix = path.map((p) => p.name).join('.');
-    if (item === '-' || item.startsWith('- ')) {
-      addTo(out, prefix, item.slice(1).trim());
-      continue;
+    let prefix = path.map((p) => p.name).join('.');
+    if (beginsItem(item)) {
+      const content = item.slice(1).trim();
+      if (content && !SETTING.test(content) && !isMapping(content)) {
+        addTo(out, prefix, content);
+        continue;
+      }
+      const number = String(itemsOf(out, prefix) + 1);
+      path.push({ indent, name: number, isItem: true });
+      prefix = `${prefix}.${number}`;
+      if (!content) continue;
+      if (isMapping(content)) {
+        put(out, prefix, content);
+        continue;
+      }
+      indent += item.indexOf(content);
+      item = content;
     }
-    const found = /^("[^"]*"|'[^']*'|[^:{}[\]]+?)\s*:(?:\s+(.*))?$/.exec(item);
+    const found = SETTING.exec(item);
     if (!found) {
       addTo(out, prefix, item);
       continue;
@@ -29,7 +44,7 @@ export function flatYaml(text: string): Map<string, string> {
     const name = unquote(found[1]!);
     const value = found[2]?.trim() ?? '';
     const full = prefix ? `${prefix}.${name}` : name;
-    if (value === '') path.push({ indent, name });
+    if (value === '') path.push({ indent, name, isItem: false });
     else if (/^[|>][+-]?$/.test(value)) {
       const block = blockAfter(lines, i, indent);
       out.set(full, block.join('\n'));
@@ -37,6 +52,19 @@ export function flatYaml(text: string): Map<string, string> {
     } else put(out, full, value);
   }
   return out;
+}
+
+const beginsItem = (line: string) => line === '-' || line.startsWith('- ');
+
+const isMapping = (text: string) => text.startsWith('{') && text.endsWith('}');
+
+/** How many items with settings of their own a list has. */
+export function itemsOf(settings: ReadonlyMap<string, string>, list: string): number {
+  let items = 0;
+  for (const name of settings.keys())
+    if (name.startsWith(`${list}.`))
+      items = Math.max(items, Number.parseInt(name.slice(list.length + 1), 10) || 0);
+  return items;
 }
 
 function blockAfter(lines: string[], at: number, indent: number): string[] {
@@ -54,7 +82,14 @@ function addTo(out: Map<string, string>, name: string, value: string): void {
 }
 
 function put(out: Map<string, string>, name: string, value: string): void {
-  if (value.startsWith('{') && value.endsWith('}')) {
+  if (value.startsWith('[') && value.endsWith(']')) {
+    const items = splitTop(value.slice(1, -1));
+    if (items.length > 0 && items.every(isMapping)) {
+      for (const [i, item] of items.entries()) put(out, `${name}.${i + 1}`, item);
+      return;
+    }
+  }
+  if (isMapping(value)) {
     for (const part of splitTop(value.slice(1, -1))) {
       const colon = part.indexOf(':');
       if (colon > 0)

@@ -59,12 +59,42 @@ test('a resize is told from a preemption, and what starts a job again from its f
     marksOf({ ...data(...history), job: { job_yaml: '' } } as GetJobResponse, [], 'time', AXES).map(
       (mark) => mark.tone,
     );
-  assert.deepEqual(tones(change(150, 'RUNNING', 'PREEMPTING', '1', 'REASON_CODE_RESIZED')), ['s5']);
+  assert.deepEqual(tones(change(150, 'RUNNING', 'PREEMPTING', '1', 'REASON_CODE_GROWS')), ['s5']);
+  assert.deepEqual(tones(change(150, 'PREEMPTING', 'QUEUED', '1', 'REASON_CODE_GROWS')), []);
+  assert.deepEqual(tones(change(150, 'QUEUED', 'STARTING', '2', 'REASON_CODE_RESIZED')), ['s5']);
+  assert.deepEqual(tones(change(150, 'QUEUED', 'STARTING', '2', 'REASON_CODE_PLACED')), []);
+  assert.deepEqual(tones(change(150, 'STARTING', 'QUEUED', '2', 'REASON_CODE_MOVED_BY_USER')), ['warn']);
+  assert.deepEqual(tones(change(150, 'STARTING', 'QUEUED', '2', 'REASON_CODE_START_FAILED')), ['bad']);
   assert.deepEqual(tones(change(150, 'RUNNING', 'PREEMPTING', '1', 'REASON_CODE_PREEMPTED')), ['warn']);
   assert.deepEqual(tones(change(150, 'RUNNING', 'PAUSED')), ['warn']);
   assert.deepEqual(tones(change(150, 'RUNNING', 'FAILED')), ['bad']);
   assert.deepEqual(tones(change(150, 'STARTING', 'RUNNING', '1')), []);
   assert.deepEqual(tones(change(150, 'STARTING', 'RUNNING', '2')), ['s5']);
+});
+
+test('what ended a job after its last report is where its curves end', () => {
+  for (const [axis, end] of [
+    ['time', 300],
+    ['step', 30],
+    ['epoch', 3],
+  ] as const) {
+    const layouts =
+      axis === 'epoch'
+        ? { ...AXES, axis: AXES.epoch }
+        : axis === 'time'
+          ? { ...AXES, axis: AXES.time }
+          : AXES;
+    const marks = marksOf(data(change(900, 'RUNNING', 'FAILED')), [], axis, layouts);
+    assert.deepEqual(
+      marks.filter(({ tone }) => tone === 'bad').map(({ x }) => x),
+      [end],
+      axis,
+    );
+  }
+  assert.deepEqual(
+    marksOf(data(change(900, 'RUNNING', 'FAILED')), [], 'step', { time: [], epoch: [], axis: [] }),
+    [],
+  );
 });
 
 test('another priority is no mark, whatever the job does', () => {
@@ -93,6 +123,19 @@ test('phases begin where those before them end', () => {
     ],
   );
   assert.deepEqual(phaseStarts('epochs: 90\n'), []);
+  assert.deepEqual(phaseStarts('phases: [{until: 5}, {epochs: 10}, {image_size: 224}]\n'), [
+    [5, 2],
+    [15, 3],
+  ]);
+  assert.deepEqual(
+    phaseStarts(
+      'phases:\n- image_size: 128\n  until: 6\n- image_size: 160\n  until: 14\n-\n  image_size: 224\n',
+    ),
+    [
+      [6, 2],
+      [14, 3],
+    ],
+  );
 });
 
 const mark = (x: number, tone: Mark['tone']): Mark => ({ x, tone, text: `${tone} ${x}` });

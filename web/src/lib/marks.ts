@@ -1,7 +1,13 @@
-import type { GetJobResponse, MetricAxis, MetricPoint, ReportedCheckpoint } from '../api/types.ts';
+import type {
+  GetJobResponse,
+  MetricAxis,
+  MetricPoint,
+  ReportedCheckpoint,
+  StateChange,
+} from '../api/types.ts';
 import { interpolate } from './downsample.ts';
-import { flatYaml } from './flat_yaml.ts';
-import { count, ms, num } from './format.ts';
+import { flatYaml, itemsOf } from './flat_yaml.ts';
+import { count, ms, num, shortEnum } from './format.ts';
 import { placesByTime } from './places.ts';
 
 /** What happened to a job, drawn over its curves. */
@@ -59,7 +65,14 @@ export function marksOf(
 ): Mark[] {
   const byTime = axis === 'time' ? [] : placesByTime(layouts.time, layouts.axis);
   const byEpoch = axis === 'epoch' ? [] : placesByTime(layouts.epoch, layouts.axis);
-  const atTime = (seconds: number) => (axis === 'time' ? seconds : interpolate(byTime, seconds));
+  // What comes after the last report, such as the failure that ended all, is where the curves end.
+  const end = Math.max(
+    ...layouts.time.map((points) => points[points.length - 1]?.[0] ?? Number.NEGATIVE_INFINITY),
+  );
+  const atTime = (seconds: number) => {
+    const at = Math.min(seconds, end);
+    return axis === 'time' ? at : interpolate(byTime, at);
+  };
   const atEpoch = (epoch: number) => (axis === 'epoch' ? epoch : interpolate(byEpoch, epoch));
   const marks = [
     ...changes(data, atTime),
@@ -86,32 +99,48 @@ function changes({ history }: GetJobResponse, place: (seconds: number) => number
     const change = event.state_change;
     // Another priority is told as a change, too, and changes no state.
     if (!change || change.from === change.to) return [];
-    const resized = change.reason === 'REASON_CODE_RESIZED';
-    const tone = { PREEMPTING: 'warn', PAUSED: 'warn', FAILED: 'bad' }[change.to.slice(10)] as
-      | MarkTone
-      | undefined;
-    const again = change.to === 'JOB_STATE_RUNNING' && num(event.generation) > 1;
-    const failed =
-      change.to === 'JOB_STATE_QUEUED' &&
-      change.from !== 'JOB_STATE_UNSPECIFIED' &&
-      change.from !== 'JOB_STATE_PREEMPTING' &&
-      change.from !== 'JOB_STATE_PAUSED';
-    if (!tone && !again && !failed) return [];
-    const shown = failed ? 'bad' : again || resized ? 's5' : tone!;
-    return [{ x: place(ms(event.time_us) / 1000), text: change.text, tone: shown }];
+    const tone = toneOf(change, num(event.generation));
+    return tone ? [{ x: place(ms(event.time_us) / 1000), text: change.text, tone }] : [];
   });
+}
+
+/** Why a run was to give its devices back, so that it did not fail. */
+const GIVES_BACK = ['PREEMPTED', 'PAUSED_BY_USER', 'MOVED_BY_USER', 'NODE_DRAINED', 'SPOT_NOTICE'];
+const GROWS = ['GROWS', 'RESIZED'];
+
+function toneOf({ from, to, reason }: StateChange, generation: number): MarkTone | null {
+  const why = shortEnum(reason, 'REASON_CODE_');
+  switch (shortEnum(to, 'JOB_STATE_')) {
+    case 'FAILED':
+      return 'bad';
+    case 'PAUSED':
+      return 'warn';
+    case 'PREEMPTING':
+      return GROWS.includes(why) ? 's5' : 'warn';
+    case 'STARTING':
+      return why === 'RESIZED' ? 's5' : null;
+    case 'RUNNING':
+      return generation > 1 ? 's5' : null;
+    case 'QUEUED':
+      if (!['STARTING', 'RUNNING'].includes(shortEnum(from, 'JOB_STATE_')) || GROWS.includes(why))
+        return null;
+      return GIVES_BACK.includes(why) ? 'warn' : 'bad';
+    default:
+      return null;
+  }
 }
 
 /** The epochs at which the phases after the first begin, and their numbers. */
 export function phaseStarts(yaml: string): [number, number][] {
-  const lengths = [...(flatYaml(yaml).get('phases') ?? '').matchAll(/\bepochs:\s*(\d+)/g)].map((one) =>
-    Number(one[1]),
-  );
-  let epoch = 0;
+  const settings = flatYaml(yaml);
   const out: [number, number][] = [];
-  for (const [i, length] of lengths.slice(0, -1).entries()) {
-    epoch += length;
-    out.push([epoch, i + 2]);
+  let epoch = 0;
+  for (let phase = 1; phase < itemsOf(settings, 'phases'); phase++) {
+    const setting = (name: string) => Number(settings.get(`phases.${phase}.${name}`) ?? Number.NaN);
+    const until = setting('until');
+    epoch = Number.isNaN(until) ? epoch + setting('epochs') : until;
+    if (Number.isNaN(epoch)) break;
+    out.push([epoch, phase + 1]);
   }
   return out;
 }

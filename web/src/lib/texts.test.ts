@@ -34,13 +34,28 @@ test('a job file by dotted names', () => {
     ['resources.labels.zone', 'us-east-1a|b'],
     ['data.train', 'dataset:x#1/train'],
     ['model.name', 'resnet50'],
-    ['phases', '{epochs: 10, image_size: 128}, epochs: 6'],
+    ['phases.1.epochs', '10'],
+    ['phases.1.image_size', '128'],
+    ['phases.2.epochs', '6'],
     ['command.run', '    echo a\n    echo b'],
     ['optimizer.kind', 'sgd'],
     ['optimizer.betas', '[0.9, 0.99]'],
   ];
   for (const [name, value] of rows) assert.equal(flat.get(name), value, name);
   assert.equal(flat.size, rows.length);
+});
+
+test('of a list each item has settings of its own, however it is written', () => {
+  const phases = [
+    'phases: [{epochs: 18, image_size: 128}, {epochs: 12, image_size: 192}]',
+    'phases:\n- epochs: 18\n  image_size: 128\n- epochs: 12\n  image_size: 192',
+    'phases:\n  - {epochs: 18, image_size: 128}\n  -\n    epochs: 12\n    image_size: 192\n',
+  ];
+  assert.deepEqual(differences(phases), []);
+  assert.deepEqual(differences([phases[1]!, phases[1]!.replace('128', '160')]), [
+    { name: 'phases.1.image_size', values: ['128', '160'] },
+  ]);
+  assert.equal(flatYaml('after:\n  - 3\n  - pre').get('after'), '3, pre');
 });
 
 test('settings that differ, by name; what is the same is left out', () => {

@@ -11,7 +11,7 @@ import { useStore } from '../lib/store.ts';
 import { Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import type { Line } from '../ui/plot_table.ts';
-import { Smoothing } from '../ui/smoothing.tsx';
+import { Smoothing, smoothingIn } from '../ui/smoothing.tsx';
 import { useData, useEvery } from '../ui/use_data.ts';
 
 /** How often what still runs is asked for anew. */
@@ -49,7 +49,7 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
   const { query } = useStore(current);
   const name = (METRICS.find(([key]) => key === query.get('metric'))?.[0] ?? 'val_top1') as Name;
   const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'epoch') as MetricAxis;
-  const [smoothing, setSmoothing] = useState(0.6);
+  const smoothing = smoothingIn(query);
   const [range, setRange] = useState<Range | null>(null);
   const validation = name.startsWith('val_');
   const { data, error, reload } = useFigure(runs, name, axis, range, validation ? 0 : smoothing);
@@ -73,7 +73,9 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
       <div class="row" style={{ marginBottom: '12px' }}>
         <Segments label="Figure" options={METRICS} value={name} onChange={(metric) => choose({ metric })} />
         <Segments label="Horizontal axis" options={AXES} value={axis} onChange={(x) => choose({ x })} />
-        {!validation && <Smoothing value={smoothing} onChange={setSmoothing} />}
+        {!validation && (
+          <Smoothing value={smoothing} onChange={(smooth) => setQuery({ smooth: String(smooth) })} />
+        )}
         <span class="grow" />
         <Zoom range={range} showAll={() => setRange(null)} />
       </div>

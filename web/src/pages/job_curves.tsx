@@ -2,7 +2,6 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import { askMetricsAhead, type Metrics, type Range, useMetrics } from '../api/job_data.ts';
 import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.ts';
-import { num } from '../lib/format.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
 import { KNOWS_NOTHING } from '../lib/outliers.ts';
@@ -12,7 +11,7 @@ import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import { has, type Line } from '../ui/plot_table.ts';
-import { Smoothing } from '../ui/smoothing.tsx';
+import { Smoothing, smoothingIn } from '../ui/smoothing.tsx';
 import { useData } from '../ui/use_data.ts';
 import { JobSide } from './job_side.tsx';
 import { RankMap } from './rank_map.tsx';
@@ -42,7 +41,7 @@ const AXES = [
 
 function chosen(query: URLSearchParams) {
   const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'step') as MetricAxis;
-  return { axis, smoothing: Math.min(num(query.get('smooth') ?? 0.6), 0.99) };
+  return { axis, smoothing: smoothingIn(query) };
 }
 
 /** Asks for the first chart's curves while it is not known yet what job this is. */

@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useCurrency } from '../api/currency.ts';
 import type { JobRow, SortKey } from '../lib/jobs.ts';
 import { go } from '../lib/route.ts';
@@ -27,17 +27,24 @@ export function JobsTable(props: Props) {
   const wrap = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(800);
-  const [at, setAt] = useState(-1);
+  // A job and not a place: others may come before it while one looks.
+  const [chosenId, setChosenId] = useState(0);
+  const at = useMemo(() => rows.findIndex((row) => row.id === chosenId), [rows, chosenId]);
+  const setAt = (place: number) => setChosenId(rows[place]?.id ?? 0);
   useEffect(() => {
     const element = wrap.current!;
     const observer = new ResizeObserver(() => setHeight(element.clientHeight));
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  useRowKeys({ wrap, rows, at, setAt, onChoose });
+  // Where it was goes on between its neighbours, once it is in the table no more.
+  const last = useRef(0);
+  if (at >= 0) last.current = at;
+  const from = at < 0 && chosenId !== 0 ? last.current - 0.5 : at;
+  useRowKeys({ wrap, rows, at: from, setAt, onChoose });
 
   const first = Math.max(Math.floor(top / ROW) - BEYOND, 0);
-  const last = Math.min(Math.ceil((top + height) / ROW) + BEYOND, rows.length);
+  const end = Math.min(Math.ceil((top + height) / ROW) + BEYOND, rows.length);
   const least = columns.reduce((sum, column) => sum + Number(/\d+/.exec(column.width)), 46);
   const tracks = `34px ${columns.map((column) => column.width).join(' ')}`;
   return (
@@ -50,13 +57,13 @@ export function JobsTable(props: Props) {
       aria-colcount={columns.length + 1}
       aria-multiselectable="true"
       tabIndex={0}
-      aria-activedescendant={at >= first && at < last ? `row-${rows[at]?.id}` : undefined}
+      aria-activedescendant={at >= first && at < end ? `row-${rows[at]?.id}` : undefined}
       onScroll={(event) => setTop(event.currentTarget.scrollTop)}
     >
       <div class="grid" role="presentation" style={{ minWidth: `${least}px` }}>
         <Head {...props} tracks={tracks} />
         <div class="rows" role="rowgroup" style={{ height: `${rows.length * ROW}px` }}>
-          {rows.slice(first, last).map((row, i) => (
+          {rows.slice(first, end).map((row, i) => (
             // biome-ignore lint/a11y/useKeyWithClickEvents: the table's own keys do the same
             <div
               key={row.id}
@@ -168,12 +175,12 @@ function pressed(key: string, keys: RowKeys): boolean {
   if (!element) return false;
   const page = Math.floor(element.clientHeight / ROW) - 2;
   const places: Record<string, number> = {
-    j: at + 1,
-    ArrowDown: at + 1,
-    k: at - 1,
-    ArrowUp: at - 1,
-    PageDown: at + page,
-    PageUp: at - page,
+    j: Math.floor(at) + 1,
+    ArrowDown: Math.floor(at) + 1,
+    k: Math.ceil(at) - 1,
+    ArrowUp: Math.ceil(at) - 1,
+    PageDown: Math.floor(at) + page,
+    PageUp: Math.ceil(at) - page,
     Home: 0,
     End: rows.length - 1,
   };

@@ -88,7 +88,7 @@ function QueueTable({ rows }: { rows: readonly JobRow[] }) {
             <th scope="col" class="num">
               Priority
             </th>
-            <th scope="col">Waits since</th>
+            <th scope="col">Submitted</th>
             <th scope="col">Will probably start</th>
             <th scope="col">Why it waits</th>
           </tr>
@@ -119,13 +119,18 @@ function QueueTable({ rows }: { rows: readonly JobRow[] }) {
           ))}
         </tbody>
       </table>
-      {rows.length > SHOWN && !all && (
-        <div class="empty">
-          <button type="button" onClick={() => setAll(true)}>
-            Show the other {count(rows.length - SHOWN)}
-          </button>
-        </div>
-      )}
+      {!all && <ShowRest of={rows.length} show={() => setAll(true)} />}
+    </div>
+  );
+}
+
+function ShowRest({ of, show }: { of: number; show: () => void }) {
+  if (of <= SHOWN) return null;
+  return (
+    <div class="empty">
+      <button type="button" onClick={show}>
+        Show the other {count(of - SHOWN)}
+      </button>
     </div>
   );
 }
@@ -143,17 +148,20 @@ function needs(row: JobRow): string {
 }
 
 function Others({ title, text, rows }: { title: string; text: string; rows: readonly JobRow[] }) {
+  const [all, setAll] = useState(false);
   return (
     <section class="panel" aria-label={title}>
       <header>
         <h2>{title}</h2>
-        <span class="muted">{text}</span>
+        <span class="muted">
+          {plural(rows.length, 'job')}, {text}
+        </span>
       </header>
       <div class="scroll">
         <table>
           <caption class="hidden">{title}</caption>
           <tbody>
-            {rows.slice(0, SHOWN).map((row) => (
+            {(all ? rows : rows.slice(0, SHOWN)).map((row) => (
               <tr key={row.id}>
                 <th scope="row">
                   <a class="in-text" href={`/jobs/${row.id}`}>
@@ -170,6 +178,7 @@ function Others({ title, text, rows }: { title: string; text: string; rows: read
             ))}
           </tbody>
         </table>
+        {!all && <ShowRest of={rows.length} show={() => setAll(true)} />}
       </div>
     </section>
   );

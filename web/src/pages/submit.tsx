@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { ApiError, actor, api, type Fault, setActor } from '../api/client.ts';
+import { ApiError, actor, api, type Fault, onSession, setActor } from '../api/client.ts';
 import { datasetsState, followDatasets } from '../api/datasets_data.ts';
+import { epoch } from '../api/live.ts';
 import type { SubmitJobResponse } from '../api/types.ts';
 import { ms, num, plural } from '../lib/format.ts';
 import { exampleOf } from '../lib/job_example.ts';
@@ -8,6 +9,7 @@ import { diffLines } from '../lib/line_diff.ts';
 import { current, go } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Trouble, When } from '../ui/bits.tsx';
+import { OtherToken, refusedBy } from '../ui/feedback.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { Imgcli } from '../ui/imgcli.tsx';
 import { useData } from '../ui/use_data.ts';
@@ -43,15 +45,26 @@ function draft(): string | null {
   }
 }
 
-interface Verdict {
-  text: string;
-  answer: SubmitJobResponse | null;
+/** Why imgd does not take a job. */
+interface Rejection {
   faults: Fault[];
+  /** Who asks has no right to it. */
+  rights: boolean;
 }
 
-/** What imgd says of the text as it is: asked a moment after the last key. */
+interface Verdict extends Rejection {
+  text: string;
+  answer: SubmitJobResponse | null;
+}
+
+const NO_FAULTS: Rejection = { faults: [], rights: false };
+
+/** What imgd says of the text as it is: asked a moment after the last key, and anew once imgd is back or has another token. */
 function useVerdict(text: string, rerun: string): Verdict | null {
   const [verdict, setVerdict] = useState<Verdict | null>(null);
+  const again = useStore(epoch);
+  const [sessions, setSessions] = useState(0);
+  useEffect(() => onSession(() => setSessions((n) => n + 1)), []);
   useEffect(() => {
     const abort = new AbortController();
     const timer = setTimeout(async () => {
@@ -62,23 +75,26 @@ function useVerdict(text: string, rerun: string): Verdict | null {
           dry_run: true,
           ...(rerun ? { rerun_of: rerun } : {}),
         };
-        setVerdict({ text, answer: await api.submit(request, abort.signal), faults: [] });
+        setVerdict({ text, answer: await api.submit(request, abort.signal), ...NO_FAULTS });
       } catch (error) {
-        if (!abort.signal.aborted) setVerdict({ text, answer: null, faults: faultsIn(error) });
+        if (!abort.signal.aborted) setVerdict({ text, answer: null, ...refusedFor(error) });
       }
     }, 350);
     return () => {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [text, rerun]);
+  }, [text, rerun, again, sessions]);
   return verdict;
 }
 
-function faultsIn(error: unknown): Fault[] {
-  if (error instanceof ApiError) return error.faults;
-  return [{ message: String(error), line: 0, column: 0, hint: '' }];
+function refusedFor(error: unknown): Rejection {
+  const { rights } = refusedBy(error);
+  if (error instanceof ApiError) return { faults: error.faults, rights };
+  return { faults: [{ message: String(error), line: 0, column: 0, hint: '' }], rights };
 }
+
+const newKey = () => crypto.randomUUID?.() ?? `web-${Date.now()}-${Math.random().toString(36).slice(2)}`;
 
 function Form({ rerun, original }: { rerun: string; original: string | null }) {
   useEffect(followDatasets, []);
@@ -86,20 +102,26 @@ function Form({ rerun, original }: { rerun: string; original: string | null }) {
   const [written, setWritten] = useState(original ?? draft());
   const text = written ?? exampleOf(datasets[0]?.name);
   const [busy, setBusy] = useState(false);
-  const [refused, setRefused] = useState<Fault[]>([]);
+  const [refused, setRefused] = useState(NO_FAULTS);
   const editor = useRef<HTMLTextAreaElement>(null);
+  const attempt = useRef({ of: '', key: '' });
   const verdict = useVerdict(text, rerun);
   const current = verdict?.text === text ? verdict : null;
-  const faults = refused.length > 0 ? refused : (verdict?.faults ?? []);
+  const { faults, rights } = refused.faults.length > 0 ? refused : (verdict ?? NO_FAULTS);
   const change = (next: string) => {
     setWritten(next);
-    setRefused([]);
+    setRefused(NO_FAULTS);
     if (original !== null) return;
     try {
       sessionStorage.setItem(DRAFT, next);
     } catch {
       // Then the draft goes with the page.
     }
+  };
+  /** The same for who tries again, where it is not known whether imgd has the job already. */
+  const keyFor = (of: string) => {
+    if (attempt.current.of !== of) attempt.current = { of, key: newKey() };
+    return attempt.current.key;
   };
   const submit = async () => {
     setBusy(true);
@@ -108,12 +130,13 @@ function Form({ rerun, original }: { rerun: string; original: string | null }) {
         job_yaml: text,
         file_name: 'job.yaml',
         dry_run: false,
-        idempotency_key: crypto.randomUUID?.() ?? `web-${Date.now()}-${Math.random().toString(36).slice(2)}`,
+        idempotency_key: keyFor(JSON.stringify([text, actor(), rerun])),
         ...(rerun ? { rerun_of: rerun } : {}),
       });
+      attempt.current = { of: '', key: '' };
       go(`/jobs/${answer.job.id}`);
     } catch (error) {
-      setRefused(faultsIn(error));
+      setRefused(refusedFor(error));
     } finally {
       setBusy(false);
     }
@@ -147,6 +170,7 @@ function Form({ rerun, original }: { rerun: string; original: string | null }) {
             </header>
             <div class="body">
               {faults.length > 0 ? <Faults faults={faults} editor={editor} /> : <Answer verdict={current} />}
+              {rights && <OtherToken />}
             </div>
           </section>
           <SubmitForm text={text} onChange={change} />

@@ -73,7 +73,7 @@ export async function attempt(done: string, what: () => Promise<unknown>): Promi
   }
 }
 
-function OtherToken() {
+export function OtherToken() {
   return (
     <button type="button" class="small" onClick={askToken}>
       Enter another token
