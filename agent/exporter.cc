@@ -59,7 +59,7 @@ void Exporter::Look() {
   timer_ = loop_->After(all_read ? Duration(kLookPeriod) : Duration::zero(), [this] { Look(); });
 }
 
-NodeSnapshot Exporter::Snapshot() const {
+NodeSnapshot Exporter::Snapshot() {
   NodeSnapshot node;
   for (const Run* run : supervisor_->LiveRuns()) {
     const auto meter = meters_.find(run->key());
@@ -74,7 +74,7 @@ NodeSnapshot Exporter::Snapshot() const {
                          .has_rank_0 = run->spec().first_rank == 0,
                          .ranks_elsewhere = run->spec().world_size - run->spec().local_world_size});
   }
-  node.machine = ReadNodeFigures(state_dir_);
+  node.machine = ReadNodeFigures(state_dir_, network_);
   if (gpus_ != nullptr) {
     node.gpus = devices_;
     node.readings = gpus_->Latest();

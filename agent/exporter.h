@@ -11,6 +11,7 @@
 #include "agent/gpu.h"
 #include "agent/metrics.h"
 #include "agent/metrics_server.h"
+#include "agent/node_figures.h"
 #include "agent/run_meter.h"
 #include "agent/supervisor.h"
 
@@ -40,9 +41,9 @@ class Exporter {
   /// on the loopback and others are not on this machine.
   std::string AddressFor(const std::string& node_address) const;
   /// All that is known now. A run is in it as soon as its reports were read to the end once.
-  NodeSnapshot Snapshot() const;
+  NodeSnapshot Snapshot();
   /// The same as /metrics shows it.
-  std::string Text() const { return ToMetricsText(Snapshot()); }
+  std::string Text() { return ToMetricsText(Snapshot()); }
 
  private:
   Exporter(EventLoop* loop, const Supervisor* supervisor, std::vector<v1::Device> devices,
@@ -55,6 +56,7 @@ class Exporter {
   const GpuMonitor* gpus_;
   std::filesystem::path state_dir_;
   std::map<RunKey, RunMeter> meters_;  ///< of live runs
+  NetworkMeter network_;
   EventLoop::TimerId timer_ = 0;
   std::string host_;                       ///< that it listens on
   std::unique_ptr<MetricsServer> server_;  ///< null where imgd asks instead

@@ -4,6 +4,7 @@
 
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "common/files.h"
 
@@ -37,36 +38,43 @@ void TakeMemory(const std::string& meminfo, NodeFigures& node) {
   }
 }
 
-void TakeNetwork(const std::string& net_dev, NodeFigures& node) {
+void NetworkMeter::Take(const std::string& net_dev, NodeFigures& node) {
   std::istringstream in(net_dev);
-  double received = 0;
-  double sent = 0;
-  bool found = false;
+  std::map<std::string, Traffic> now;
   for (std::string line; std::getline(in, line);) {
     const auto colon = line.find(':');
     if (colon == std::string::npos) continue;  // the two lines of headings
     const std::string name = line.substr(line.find_first_not_of(' '), colon - line.find_first_not_of(' '));
     if (name == "lo") continue;
     std::istringstream words(line.substr(colon + 1));
-    double values[9] = {};
+    uint64_t values[9] = {};
     bool whole = true;
-    for (double& value : values) whole = whole && words >> value;
-    if (!whole) continue;
-    received += values[0];
-    sent += values[8];
-    found = true;
+    for (uint64_t& value : values) whole = whole && words >> value;
+    if (whole) now[name] = {values[0], values[8]};
   }
-  if (!found) return;
-  node.received_bytes = received;
-  node.sent_bytes = sent;
+  if (now.empty()) return;
+  const bool first = !sum_;
+  if (first) sum_.emplace();
+  // One that counts less than it did has begun anew.
+  const auto grown = [](uint64_t value, uint64_t before) { return value < before ? value : value - before; };
+  for (const auto& [name, traffic] : now) {
+    const auto known = latest_.find(name);
+    if (known == latest_.end() && !first) continue;
+    const Traffic before = known == latest_.end() ? Traffic() : known->second;
+    sum_->received += grown(traffic.received, before.received);
+    sum_->sent += grown(traffic.sent, before.sent);
+  }
+  latest_ = std::move(now);
+  node.received_bytes = static_cast<double>(sum_->received);
+  node.sent_bytes = static_cast<double>(sum_->sent);
 }
 
-NodeFigures ReadNodeFigures(const std::filesystem::path& state_dir) {
+NodeFigures ReadNodeFigures(const std::filesystem::path& state_dir, NetworkMeter& network) {
   NodeFigures node;
   if (const auto text = ReadFile("/proc/stat"))
     TakeCpu(*text, static_cast<double>(::sysconf(_SC_CLK_TCK)), node);
   if (const auto text = ReadFile("/proc/meminfo")) TakeMemory(*text, node);
-  if (const auto text = ReadFile("/proc/net/dev")) TakeNetwork(*text, node);
+  if (const auto text = ReadFile("/proc/net/dev")) network.Take(*text, node);
   std::error_code error;
   const auto space = std::filesystem::space(state_dir, error);
   if (!error) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -14,16 +16,31 @@ struct NodeFigures {
   std::optional<double> memory_available_bytes;  ///< that programs can have without swapping
   std::optional<double> disk_bytes;              ///< of the disk that the agent's state folder is on
   std::optional<double> disk_free_bytes;
-  std::optional<double> received_bytes;  ///< by all network interfaces but the loopback
+  std::optional<double> received_bytes;  ///< by all network interfaces but the loopback: never goes backwards
   std::optional<double> sent_bytes;
 };
 
-/// Reads them: /proc, and the disk of `state_dir`. Takes well below a millisecond.
-NodeFigures ReadNodeFigures(const std::filesystem::path& state_dir);
+/// Adds up what the interfaces count. What one that goes had counted (a container's, a VPN's) stays in the sum,
+/// and what one had counted before it came does not enter it.
+class NetworkMeter {
+ public:
+  /// `net_dev` is the text of /proc/net/dev (proc(5)), of now.
+  void Take(const std::string& net_dev, NodeFigures& node);
 
-/// The same from texts of /proc/stat, /proc/meminfo and /proc/net/dev (proc(5)).
+ private:
+  struct Traffic {
+    uint64_t received = 0;
+    uint64_t sent = 0;
+  };
+  std::optional<Traffic> sum_;             ///< nothing before the first text with an interface
+  std::map<std::string, Traffic> latest_;  ///< of each that is there
+};
+
+/// Reads them: /proc, and the disk of `state_dir`. Takes well below a millisecond.
+NodeFigures ReadNodeFigures(const std::filesystem::path& state_dir, NetworkMeter& network);
+
+/// The same from texts of /proc/stat and /proc/meminfo (proc(5)).
 void TakeCpu(const std::string& stat, double ticks_per_second, NodeFigures& node);
 void TakeMemory(const std::string& meminfo, NodeFigures& node);
-void TakeNetwork(const std::string& net_dev, NodeFigures& node);
 
 }  // namespace imgd

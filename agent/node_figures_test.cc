@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
+
 namespace imgd {
 namespace {
 
@@ -24,36 +26,58 @@ TEST(NodeFigures, Memory) {
   EXPECT_THAT(node.memory_available_bytes, Optional(4096 * 1024.0));
 }
 
+/// What an interface has received and sent, as /proc/net/dev has it.
+std::string Interface(const std::string& name, const std::string& received, const std::string& sent) {
+  return name + ": " + received + " 1 0 0 0 0 0 0 " + sent + " 1 0 0 0 0 0 0\n";
+}
+
 TEST(NodeFigures, TheNetworkIsAllInterfacesButTheLoopback) {
+  NetworkMeter network;
   NodeFigures node;
-  TakeNetwork(
+  network.Take(
       "Inter-|   Receive                                                |  Transmit\n"
       " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo "
       "colls "
-      "carrier compressed\n"
-      "    lo: 999 9 0 0 0 0 0 0 999 9 0 0 0 0 0 0\n"
-      "  eth0: 100 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n"
-      "  efa0:20 1 0 0 0 0 0 0 3 1 0 0 0 0 0 0\n",
+      "carrier compressed\n" +
+          Interface("    lo", "999", "999") + Interface("  eth0", "100", "7") + "  efa0:20 1 0 0 0 0 0 0 3 1\n",
       node);
   EXPECT_THAT(node.received_bytes, Optional(120));
   EXPECT_THAT(node.sent_bytes, Optional(10));
 }
 
+TEST(NodeFigures, WhatTheNetworkHasCarriedNeverGoesBackwards) {
+  NetworkMeter network;
+  const auto received = [&network](const std::string& net_dev) {
+    NodeFigures node;
+    network.Take(net_dev, node);
+    return node.received_bytes;
+  };
+  EXPECT_THAT(received(Interface("eth0", "100", "7") + Interface("veth1", "50", "1")), Optional(150));
+  EXPECT_THAT(received(Interface("eth0", "110", "7")), Optional(160)) << "a container has ended";
+  EXPECT_THAT(received(Interface("eth0", "120", "7") + Interface("tun0", "9000", "1")), Optional(170))
+      << "one that came has carried this before";
+  EXPECT_THAT(received(Interface("eth0", "120", "7") + Interface("tun0", "9005", "1")), Optional(175));
+  EXPECT_THAT(received(Interface("eth0", "3", "7") + Interface("tun0", "9005", "1")), Optional(178))
+      << "it has begun anew";
+}
+
 TEST(NodeFigures, WhatCannotBeReadIsNotThere) {
   NodeFigures node;
+  NetworkMeter network;
   for (const auto* text : {"", "cpu 1 2", "nonsense", "a: b\n", "MemTotal: x kB\n"}) {
     TakeCpu(text, 100, node);
     TakeMemory(text, node);
-    TakeNetwork(text, node);
+    network.Take(text, node);
   }
   EXPECT_FALSE(node.cpu_busy_seconds || node.memory_bytes || node.received_bytes);
 }
 
 TEST(NodeFigures, OfThisMachineAllIsKnown) {
-  const auto node = ReadNodeFigures("/");
+  NetworkMeter network;
+  const auto node = ReadNodeFigures("/", network);
   EXPECT_TRUE(node.cpu_busy_seconds && node.cpu_idle_seconds && node.memory_bytes && node.disk_bytes);
   EXPECT_GT(*node.memory_bytes, *node.memory_available_bytes);
-  EXPECT_FALSE(ReadNodeFigures("/nonexistent").disk_bytes);
+  EXPECT_FALSE(ReadNodeFigures("/nonexistent", network).disk_bytes);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ Status Reactor::MaySubmit(const Submission& submission, const std::vector<Submis
     const uint32_t has = state_.QueuedOf(account);
     if (quota.queued == 0 || has + jobs <= quota.queued) continue;
     return tl::unexpected(Error{
-        .code = ErrorCode::kResourceExhausted,
+        .code = ErrorCode::kFailedPrecondition,
         .message = jobs == 1
                        ? fmt::format("{} has as many jobs waiting as the quota allows, {}", account, has)
                        : fmt::format("{} has {} jobs waiting and the quota allows {}; the sweep has {}{}",

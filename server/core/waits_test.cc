@@ -172,7 +172,7 @@ TEST_F(Waits, ThoseWhoWaitCountAgainstTheQuotaOfJobs) {
   const JobId first = bounded.Submit("first");
   bounded.Submit("second", {.after = {bounded.After(first)}});
   EXPECT_EQ(bounded.reactor().MaySubmit({.name = "x", .owner = "ada"}).error().code,
-            ErrorCode::kResourceExhausted);
+            ErrorCode::kFailedPrecondition);
 }
 
 TEST_F(Waits, TheMembersOfASweepCountAgainstTheQuotasOfTheirOwnProjects) {

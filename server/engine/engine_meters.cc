@@ -38,7 +38,7 @@ EngineMeters::EngineMeters() : queue_wait_(kWaitBuckets), scheduling_(kPassBucke
   // From zero on, or a rate would miss the first of each.
   using enum ReasonCode;
   for (const auto reason : {kRankKilled, kRankFailed, kRankStuck, kCollectiveBroken, kSamePlace, kStartFailed,
-                            kNodeLost, kNodeDrained, kSpotNotice, kPreempted, kMovedByUser, kResized})
+                            kNodeLost, kNodeDrained, kSpotNotice, kPreempted, kMovedByUser, kGrows})
     counts_.restarts[reason] = 0;
 }
 
@@ -86,7 +86,9 @@ void EngineMeters::NoteStarting(const AppendEvent& event) {
 }
 
 void EngineMeters::OnDecision(const AppendDecision& decision) {
-  if (decision.reason.code == ReasonCode::kSpotNotice) ++counts_.spot_notices;
+  // What its agent told of. That the node has gone then, which the scheduler tells of, is no other notice.
+  if (decision.reason.code == ReasonCode::kSpotNotice && decision.actor.starts_with("agent:"))
+    ++counts_.spot_notices;
   if (decision.reason.code == ReasonCode::kNodeLost) ++counts_.nodes_lost;
 }
 

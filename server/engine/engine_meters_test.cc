@@ -39,7 +39,7 @@ struct EngineMetersTest : testing::Test {
 
 TEST_F(EngineMetersTest, RestartsAreCountedFromZeroOn) {
   const auto restarts = Counts().restarts;
-  for (const auto reason : {ReasonCode::kRankKilled, ReasonCode::kNodeLost, ReasonCode::kPreempted})
+  for (const auto reason : {ReasonCode::kRankKilled, ReasonCode::kNodeLost, ReasonCode::kPreempted, ReasonCode::kGrows})
     EXPECT_EQ(restarts.count(reason), 1u) << static_cast<int>(reason);
 }
 
@@ -132,8 +132,9 @@ TEST_F(EngineMetersTest, WhatIsSpentOnlyGrowsAndCountsFromTheDaemonsBeginning) {
 }
 
 TEST_F(EngineMetersTest, NoticesThatANodeIsTakenBackAndNodesThatAreLost) {
-  meters.OnDecision({.node = NodeId("a"), .reason = {ReasonCode::kSpotNotice, ""}});
-  meters.OnDecision({.node = NodeId("a"), .reason = {ReasonCode::kNodeWell, ""}});
+  meters.OnDecision({.node = NodeId("a"), .reason = {ReasonCode::kSpotNotice, ""}, .actor = "agent:a"});
+  meters.OnDecision({.node = NodeId("a"), .reason = {ReasonCode::kNodeWell, ""}, .actor = "agent:a"});
+  meters.OnDecision({.node = NodeId("c"), .reason = {ReasonCode::kSpotNotice, ""}, .actor = "scheduler"});
   EXPECT_EQ(Counts().spot_notices, 1);
   EXPECT_EQ(Counts().nodes_lost, 0) << "one that was to go is not missed";
   meters.OnDecision({.node = NodeId("b"), .reason = {ReasonCode::kNodeLost, ""}});

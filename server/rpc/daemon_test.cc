@@ -198,7 +198,7 @@ TEST_F(RpcTest, ASubmitAboveTheQuotaIsRefusedInWords) {
   v1::SubmitJobResponse response;
   ASSERT_TRUE(Submit(kJob, response).ok());
   const auto refused = Submit(kJob, response);
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION) << "imgd is not at fault";
   EXPECT_THAT(refused.error_message(), HasSubstr("has as many jobs waiting as the quota allows, 1"));
 }
 
