@@ -165,14 +165,15 @@ void Run::KillLeftovers() {
 }
 
 void Run::SetGone(bool shim_said_so) {
+  if (!record_) {
+    start_error_ = "the agent or the run's shim ended before a rank was started";
+    record_ = RunRecord{.boot_id = BootId()};
+  }
+  if (record_->boot_id != BootId()) LoseRanks();
   if (!shim_said_so) {
-    if (!record_) {
-      start_error_ = "the agent or the run's shim ended before a rank was started";
-      record_.emplace();
-    }
     Cgroup(record_->cgroup).Remove();
     for (auto& rank : record_->ranks) {
-      if (rank.state == RankState::kExited) continue;
+      if (rank.state == RankState::kExited || rank.state == RankState::kLost) continue;
       rank.state = RankState::kExited;
       rank.signal = SIGKILL;
       rank.last_error_line = "[imgagent] the shim of this run was killed, and its ranks with it";
@@ -185,6 +186,14 @@ void Run::SetGone(bool shim_said_so) {
   if (!record_->start_error.empty()) start_error_ = record_->start_error;
   relay_->SetGone(*record_, shim_said_so);
   SetPhase(v1::RUN_PHASE_GONE);
+}
+
+void Run::LoseRanks() {
+  spdlog::info("run={} msg=\"the machine was restarted since it ran\"", key_.ToString());
+  for (auto& rank : record_->ranks) {
+    // A machine that is shut down tells all processes to end.
+    if (rank.state != RankState::kExited || rank.told) rank.state = RankState::kLost;
+  }
 }
 
 void Run::Stop(int64_t grace_ms, bool checkpoint_first) {

@@ -83,6 +83,8 @@ class Run {
   void EndWithoutShim();
   void KillLeftovers();
   void SetGone(bool shim_said_so);
+  /// Ranks that the machine took along when it went down have no exit: imgd takes that for a lost node.
+  void LoseRanks();
   void SetPhase(v1::RunPhase phase);
 
   EventLoop* loop_;

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kRanksFolder = "ranks";
-constexpr std::array<const char*, 3> kRankStates = {"pending", "running", "exited"};
+constexpr std::array<const char*, 4> kRankStates = {"pending", "running", "exited", "lost"};
 constexpr std::array<const char*, 4> kPhases = {"starting", "running", "stopping", "gone"};
 
 template <typename Enum, size_t N>

@@ -66,7 +66,12 @@ struct RunSpec {
   bool Trains() const { return program.arguments.empty(); }
 };
 
-enum class RankState { kPending, kRunning, kExited };
+enum class RankState {
+  kPending,
+  kRunning,
+  kExited,
+  kLost,  ///< its machine went down: nobody knows how it would have ended
+};
 
 /// One rank's process as the shim sees it.
 struct RankRecord {

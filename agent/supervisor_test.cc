@@ -423,6 +423,32 @@ TEST(Supervisor, ARunThatEndedWhileNoAgentWasThereIsReportedByTheNext) {
   EXPECT_TRUE(node.UntilLine(7, 1, 1, "done"));
 }
 
+TEST(Supervisor, OfRanksThatTheirMachineTookAlongNoExitIsTold) {
+  TestNode node(3);
+  node.Trainer("exit 9");
+  node.Begin();
+  node.Start(7, 1, 3);
+  ASSERT_TRUE(node.UntilGone(7, 1));
+  // As it is found when the machine went down: rank 1 had ended, 2 ran, 3 was told to end for that.
+  RunRecord record = node.Record(7, 1);
+  record.boot_id = "another boot";
+  record.phase = ShimPhase::kStopping;
+  record.ranks[1].state = RankState::kRunning;
+  record.ranks[2].told = true;
+  ASSERT_TRUE(SaveRunRecord({node.RunPath(7, 1)}, record));
+  for (int agents = 0; agents < 2; ++agents) {
+    node.ForgetStatuses();
+    node.Begin();
+    const auto status = node.Status(7, 1);
+    EXPECT_EQ(status.phase(), v1::RUN_PHASE_GONE);
+    EXPECT_EQ(status.start_error(), "");
+    EXPECT_EQ(status.ranks_size(), 0);
+    ASSERT_EQ(status.exits_size(), 1);
+    EXPECT_EQ(status.exits(0).rank(), 1);
+    EXPECT_EQ(status.exits(0).exit_code(), 9);
+  }
+}
+
 TEST(Supervisor, WhatWasNotAcknowledgedComesAgainAfterAReconnect) {
   TestNode node(1);
   node.Trainer(kCounting);

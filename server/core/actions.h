@@ -42,7 +42,6 @@ struct AppendRankExit {
 struct SaveCheckpoint {
   JobId job;
   Checkpoint checkpoint;
-  WallTime time;
 };
 
 /// A member of a sweep has reached a rung.

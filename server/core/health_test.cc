@@ -13,11 +13,15 @@ using testing::IsEmpty;
 
 struct HealthOfNodes : testing::Test {
   HealthOfNodes() { cluster.Join("a", 1).Join("b", 1); }
-  void Says(const std::string& node, Health health) {
+  void IsHeard(const std::string& node, const Health& health) {
     Actions actions;
     cluster.reactor().OnHealth(NodeId(node), health, cluster.now(), actions);
     cluster.Take(std::move(actions));
-    cluster.Pass(seconds(1));  // it plans again
+  }
+  /// With a heartbeat; it is time for the next one then.
+  void Says(const std::string& node, const Health& health) {
+    IsHeard(node, health);
+    cluster.Pass(CoreSettings().heartbeat);  // it plans again
   }
   void IsIll(const std::string& node, const std::string& text) {
     Says(node, {.problems = {{ProblemKind::kDisk, text}}});
@@ -69,6 +73,14 @@ TEST_F(HealthOfNodes, AClockIsSkewedAfterThreeHeartbeatsAndNotByOneThatWasLate) 
   EXPECT_EQ(ExplainNode(cluster.Node("a")), "is sick: it has a clock that is 12 s behind imgd's");
   Says("a", {});
   EXPECT_TRUE(cluster.Node("a").Usable());
+}
+
+TEST_F(HealthOfNodes, HeartbeatsThatWaitedAndComeAllAtOnceAreNoSkewedClock) {
+  cluster.Decisions();
+  for (const int late : {20, 17, 14, 11}) IsHeard("a", {.clock_ahead = -seconds(late)});
+  cluster.Pass(CoreSettings().heartbeat);
+  EXPECT_TRUE(cluster.Node("a").Usable());
+  EXPECT_THAT(cluster.Decisions(), IsEmpty());
 }
 
 TEST_F(HealthOfNodes, AClockThatIsSkewedWhenTheNodeJoinsIsSoAtOnceAndUntilOneHeartbeatIsRight) {

@@ -33,10 +33,11 @@ const RankFailure* FailureOf(const Run& run, uint32_t rank) {
   return nullptr;
 }
 
-/// What the trainer said comes before what else is in its log.
+/// Of what is in its log and what its trainer said: by the pattern that comes first.
 std::optional<LogMatch> MatchOf(const Run& run, const RankExit& exit) {
   const auto* failure = FailureOf(run, exit.rank);
-  return failure != nullptr && failure->match ? failure->match : exit.match;
+  if (failure == nullptr || !failure->match) return exit.match;
+  return exit.match && exit.match->place < failure->match->place ? exit.match : failure->match;
 }
 
 bool IsCollective(JobKind kind, const Run& run, const RankExit& exit) {

@@ -328,6 +328,23 @@ TEST_F(PreemptionOfARun, ARunThatIsOverIsWaitedFor) {
   EXPECT_EQ(cluster.Job(high).state, JobState::kStarting);
 }
 
+TEST_F(PreemptionOfARun, WhatACheckpointKeepsIsNoLossAfterARestartOfTheDaemonEither) {
+  cluster.Pass(minutes(40));
+  cluster.Join("b", 1);
+  const JobId other = cluster.Submit("other");
+  cluster.BringUp(other);
+  cluster.Pass(minutes(30));
+  cluster.Wrote(low, 70, cluster.Job(low).generation);
+  cluster.Pass(minutes(1));
+  cluster.Restart();
+  cluster.Join("a", 1, {{.run = cluster.RunOf(low), .phase = RunPhase::kRunning}});
+  cluster.Join("b", 1, {{.run = cluster.RunOf(other), .phase = RunPhase::kRunning}});
+  cluster.Submit("high", {.priority = 3});
+  EXPECT_EQ(cluster.Job(low).state, JobState::kPreempting);
+  EXPECT_THAT(cluster.Job(low).reason.text, HasSubstr("loses the least, 1.0 device-minutes of work"));
+  EXPECT_EQ(cluster.Job(other).state, JobState::kRunning) << "half an hour of it is in no checkpoint";
+}
+
 TEST_F(PreemptionOfARun, NotWhereItIsTurnedOff) {
   TestCluster calm({.preemption = false});
   calm.Join("a", 1);

@@ -29,7 +29,8 @@ std::string AllBegan(const JobRecord& job) {
 /// wall clock, by which alone it is known, was set meanwhile.
 constexpr int64_t kMostAwayUs = 3600LL * 1'000'000;
 
-/// Since when the job has held its devices, and from when on that is not counted yet.
+/// Since when the job has held its devices, from when on that is not counted yet, and what of it is in no
+/// checkpoint.
 void RestoreHeld(JobRecord& job, Now now) {
   Run& run = job.run;
   run.held_since = run.charged_at = run.kept_since = now.steady;
@@ -41,6 +42,9 @@ void RestoreHeld(JobRecord& job, Now now) {
       std::clamp<int64_t>(away_us, 0, noted ? kMostAwayUs : std::numeric_limits<int64_t>::max()));
   run.charged_at = now.steady - away;
   run.held_since = run.kept_since = run.charged_at - std::chrono::milliseconds(run.charged_ms);
+  if (job.checkpoints.empty() || job.checkpoints.front().generation != job.generation) return;
+  const std::chrono::microseconds kept_for(now.wall.micros - job.checkpoints.front().accepted.micros);
+  run.kept_since = std::clamp<Instant>(now.steady - kept_for, run.held_since, now.steady);
 }
 
 }  // namespace

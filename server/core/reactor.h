@@ -298,6 +298,7 @@ class Reactor {
   void NoteNode(const NodeId& node, ReasonCode code, std::string text, const std::string& actor, Now now,
                 Actions& out);
   void NoteHello(const NodeHello& hello, Now now, Actions& out);
+  void NoteSkew(const NodeId& node, bool skewed, Now now);
   void NoteHealth(const NodeId& node, Problems problems, Now now, Actions& out);
   void NoteNotice(const NodeId& node, const std::optional<Notice>& notice, Now now, Actions& out);
   std::chrono::milliseconds GraceFor(const JobRecord& job, Now now) const;
@@ -323,6 +324,7 @@ class Reactor {
   void TakeBackStrikes(const JobRecord& job, Now now, Actions& out);
   std::string WhyNotSetAside(const NodeId& node) const;
   std::string SetAsideByImgd(const NodeId& node, AsideBy by, std::string reason, Now now, Actions& out);
+  std::string PutAside(const NodeId& node, AsideBy by, std::string reason, Now now, Actions& out);
   std::vector<PartNode> NodesOf(const JobRecord& job) const;
   std::vector<NodeId> BlamedByGang(const JobRecord& job) const;
   std::string Blame(const JobRecord& job, const std::vector<NodeId>& nodes, const std::string& cause, Now now,

@@ -116,9 +116,10 @@ void Reactor::NoteUnlisted(JobRecord& job, Part& part, bool restarted) {
   const bool had_port =
       part.phase == RunPhase::kPrepared || (part.first_rank == 0 && job.run.master_port != 0);
   if (job.run.stop != StopFor::kNothing || had_ranks) {
+    // Its machine was restarted, which is no rank's doing.
     if (job.run.stop == StopFor::kNothing) {
-      AddTrouble(job.id, ReasonCode::kRankFailed,
-                 fmt::format("node {} came back without the ranks that it ran", part.node), part.node);
+      AddTrouble(job.id, ReasonCode::kNodeLost,
+                 fmt::format("node {} came back without the ranks that it ran", part.node));
     }
     part.phase = RunPhase::kGone;
     return;
@@ -184,15 +185,25 @@ void Reactor::OnHealth(const NodeId& id, const Health& health, Now now, Actions&
   if (known == nullptr || !known->Connected()) return;
   Problems problems = health.problems;
   const auto skew = SkewOf(health);
-  const uint32_t skewed = skew ? known->skewed + 1 : 0;
-  if (skewed != known->skewed) state_.EditUnstored(id).skewed = skewed;
-  // One heartbeat may have waited on its way; what is known to be skewed stays so until one is not.
+  NoteSkew(id, skew.has_value(), now);
+  // What is known to be skewed stays so until one heartbeat is not.
   constexpr uint32_t kEnough = 3;
-  if (skew && (skewed >= kEnough || known->problems.contains(ProblemKind::kClock)))
+  if (skew && (known->skewed >= kEnough || known->problems.contains(ProblemKind::kClock)))
     problems[ProblemKind::kClock] = *skew;
   NoteHealth(id, std::move(problems), now, out);
   NoteNotice(id, health.notice, now, out);
   Drain(now, out);
+}
+
+/// Heartbeats may have waited on their way, and then come all at once: those count as one.
+void Reactor::NoteSkew(const NodeId& id, bool skewed, Now now) {
+  NodeRecord& node = state_.EditUnstored(id);
+  if (!skewed) {
+    node.skewed = 0;
+  } else if (now.steady >= node.skewed_at + settings_.heartbeat / 2) {
+    ++node.skewed;
+    node.skewed_at = now.steady;
+  }
 }
 
 void Reactor::NoteHealth(const NodeId& id, Problems problems, Now now, Actions& out) {
@@ -298,8 +309,10 @@ void Reactor::NoteGone(const NodeId& node, RunKey key) {
     return PartOfRank(job.run, exit.rank) == &part;
   });
   if (ended < part.Ranks() && job.run.stop == StopFor::kNothing && job.run.troubles.empty()) {
-    AddTrouble(key.job, ReasonCode::kRankFailed,
-               fmt::format("ranks on node {} are gone and left no exit status", node), node);
+    // Its agent tells of every end, unless the machine went down under the ranks.
+    AddTrouble(key.job, ReasonCode::kNodeLost,
+               fmt::format("ranks on node {} are gone and left no exit status, as when a machine restarts",
+                           node));
   }
 }
 

@@ -14,7 +14,7 @@
 namespace imgd {
 namespace {
 
-/// So many of a node's strikes are remembered.
+/// So many of a node's strikes are remembered, or as many as set it aside.
 constexpr size_t kMostStrikes = 16;
 
 /// Strikes of a job and of its whole sweep, whose files differ in little: what is wrong with one is with
@@ -66,17 +66,18 @@ std::string Reactor::Exclude(const JobRecord& job, const NodeId& node, const Log
                              Actions& out) {
   const NodeRecord* known = state_.FindNode(node);
   if (known == nullptr) return "";
-  if (known->set_aside) {
-    if (!IsStruck(*known, IsOf(job, state_))) state_.EditNode(node).strikes.push_back({job.id, job.name});
-    return "";
-  }
   const bool again = IsStruck(*known, IsOf(job, state_));
+  std::string reason = fmt::format("job {} ({}) failed there, and {}", job.id, job.name, ExplainMatch(match));
+  if (known->set_aside) {
+    if (!again) state_.EditNode(node).strikes.push_back({job.id, job.name});
+    // Jobs that failed there may turn out to be at fault themselves; this stays true.
+    if (known->set_aside->by != AsideBy::kStrikes) return "";
+    return PutAside(node, AsideBy::kPattern, std::move(reason), now, out);
+  }
   state_.EditNode(node).strikes = {{job.id, job.name}};
   // That it stays in use was said before.
   if (again && !WhyNotSetAside(node).empty()) return "";
-  return SetAsideByImgd(
-      node, AsideBy::kPattern,
-      fmt::format("job {} ({}) failed there, and {}", job.id, job.name, ExplainMatch(match)), now, out);
+  return SetAsideByImgd(node, AsideBy::kPattern, std::move(reason), now, out);
 }
 
 /// Of the nodes that its log spoke of, those are used again against which nothing else is known.
@@ -118,8 +119,8 @@ std::string Reactor::Strike(const JobRecord& job, const NodeId& id, const std::s
   NodeRecord& node = state_.EditNode(id);
   const size_t before = node.strikes.size();
   if (!again) node.strikes.push_back({job.id, job.name});
-  if (node.strikes.size() > kMostStrikes) node.strikes.erase(node.strikes.begin());
   const size_t limit = settings_.set_aside_after;
+  if (node.strikes.size() > std::max(kMostStrikes, limit)) node.strikes.erase(node.strikes.begin());
   if (limit == 0 || node.strikes.size() < limit) return "";
   // That it stays in use was said when it came to so many.
   if (before >= limit && !WhyNotSetAside(id).empty()) return "";
@@ -185,6 +186,10 @@ std::string Reactor::SetAsideByImgd(const NodeId& id, AsideBy by, std::string re
              out);
     return fmt::format("; node {} stays in use, for {}", id, why_not);
   }
+  return PutAside(id, by, std::move(reason), now, out);
+}
+
+std::string Reactor::PutAside(const NodeId& id, AsideBy by, std::string reason, Now now, Actions& out) {
   NoteNode(id, ReasonCode::kSetAsideByImgd,
            fmt::format("node {} is set aside: {}; imgcli node uncordon {} undoes it", id, reason, id),
            "scheduler", now, out);

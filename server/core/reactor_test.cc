@@ -325,6 +325,19 @@ TEST_F(TwoNodeGang, ARunThatANodeNoLongerListsHasEnded) {
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
   cluster.Ends("a", job, {ExitCode(0, 143)});
   EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("node b came back without the ranks that it ran"));
+  EXPECT_EQ(cluster.Job(job).failures, 0u) << "its machine was restarted";
+  EXPECT_THAT(cluster.Node("b").strikes, IsEmpty());
+}
+
+TEST_F(TwoNodeGang, AMachineThatRestartedUnderItsRanksIsLikeALostNode) {
+  cluster.Leave("b");
+  cluster.Join("b", 1, {{.run = cluster.RunOf(job), .phase = RunPhase::kGone}});
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
+  cluster.Ends("a", job, {ExitCode(0, 143)});
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("ranks on node b are gone and left no exit status, as when a machine restarts"));
+  EXPECT_EQ(cluster.Job(job).failures, 0u);
+  EXPECT_THAT(cluster.Node("b").strikes, IsEmpty());
 }
 
 TEST(Reactor, ACommandThatGotLostIsSentAgain) {

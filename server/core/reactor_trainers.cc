@@ -103,7 +103,8 @@ void Reactor::OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Ac
     return;
   }
   JobRecord& edited = state_.EditJob(run.job);
-  out.push_back(SaveCheckpoint{run.job, checkpoint, now.wall});
+  checkpoint.accepted = now.wall;
+  out.push_back(SaveCheckpoint{run.job, checkpoint});
   AcceptCheckpoint(edited, std::move(checkpoint));
   edited.run.kept_since = now.steady;
   // Told late, of a start that is over: the next one has to go where the checkpoint can be seen.

@@ -325,6 +325,15 @@ TEST_F(Retries, SettingNoneAsideIsASetting) {
   EXPECT_FALSE(cluster.Node("a").set_aside);
 }
 
+TEST_F(Retries, ItMayTakeMoreJobsToSetANodeAsideThanAreRememberedElse) {
+  cluster = TestCluster({.set_aside_after = 20});
+  cluster.Join("a", 1).Join("b", 1);
+  for (int i = 0; i < 19; ++i) FailsOnce("one");
+  EXPECT_FALSE(cluster.Node("a").set_aside);
+  FailsOnce("one");
+  EXPECT_TRUE(cluster.Node("a").set_aside);
+}
+
 TEST_F(Retries, APatternMaySetTheNodeAsideAtOnceAndTheJobIsNotBlamed) {
   cluster.Join("a", 1).Join("b", 1);
   const JobId job = cluster.Submit("rn50", {.max_restarts = 0});
@@ -394,6 +403,52 @@ TEST_F(Retries, ANodeThatTwoJobsLogsSpokeOfStaysSetAside) {
   EXPECT_EQ(Crash(first, 57, sick), "b");
   EXPECT_EQ(cluster.Job(first).failures, 1u);
   EXPECT_TRUE(cluster.Node("a").set_aside);
+}
+
+TEST_F(Retries, ANodeWhereJobsFailedStaysSetAsideOnceALineTellsOfIt) {
+  cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
+  const JobId goes_on = cluster.Submit("goes-on");
+  BringUp(goes_on);
+  ASSERT_EQ(NodeOf(goes_on), "a");
+  std::vector<JobId> buggy;
+  for (const char* name : {"one", "two"}) {
+    buggy.push_back(cluster.Submit(name));
+    ASSERT_EQ(Crash(buggy.back(), 57), "a");
+    ASSERT_TRUE(cluster.Pause(buggy.back()));
+  }
+  FailsOnce("three");
+  ASSERT_TRUE(cluster.Node("a").set_aside);
+  RankExit exit = ExitCode(0, 1, "it ends");
+  exit.match = Match(PatternAction::kExcludeNode);
+  cluster.Ends("a", goes_on, {exit});
+  cluster.Pass(seconds(5));  // what its rank says of it may come late
+  EXPECT_EQ(cluster.Node("a").set_aside->by, AsideBy::kPattern);
+  EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("node a is set aside: job 1 (goes-on) failed there, "
+                                                      "and its log says \"a line\"")));
+  for (const JobId job : buggy) {
+    ASSERT_TRUE(cluster.Resume(job));
+    EXPECT_NE(Crash(job, 57), "a");
+  }
+  EXPECT_EQ(cluster.Node("a").strikes.size(), 2u) << "two of the four jobs are at fault themselves";
+  EXPECT_TRUE(cluster.Node("a").set_aside);
+}
+
+TEST_F(Retries, OfTheLogAndWhatTheTrainerSaidTheEarlierPatternIsBelieved) {
+  for (const uint32_t of_log : {0U, 2U}) {
+    cluster = TestCluster();
+    cluster.Join("a", 1).Join("b", 1);
+    const JobId job = cluster.Submit("rn50");
+    BringUp(job);
+    RankExit exit = ExitCode(0, 1, "it ends");
+    exit.match = Match(PatternAction::kExcludeNode);
+    exit.match->place = of_log;
+    LogMatch said = Match(PatternAction::kRetry);
+    said.place = 1;
+    cluster.Failed(job, {.rank = 0, .message = "unhandled cuda error", .match = said});
+    cluster.Ends("a", job, {exit});
+    EXPECT_EQ(cluster.Node("a").set_aside.has_value(), of_log == 0);
+    EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  }
 }
 
 TEST_F(Retries, ALogIsBelievedWhateverTheJobFailedOfBefore) {

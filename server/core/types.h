@@ -145,6 +145,7 @@ struct LogMatch {
   std::string line;
   PatternAction action = PatternAction::kLabel;
   bool collective = false;  ///< it tells of a broken collective, of which another rank may be the cause
+  uint32_t place = 0;       ///< of the pattern among all of them: of two that match the earlier is believed
   bool operator==(const LogMatch&) const = default;
 };
 
@@ -297,6 +298,7 @@ struct Checkpoint {
   Generation generation;
   uint64_t size_bytes = 0;
   std::string manifest_sha256;
+  WallTime accepted = {};
   bool operator==(const Checkpoint&) const = default;
 };
 
@@ -515,6 +517,7 @@ struct NodeRecord {
   Problems problems;             ///< of the latest health check
   std::optional<Notice> notice;  ///< as its agent heard it last
   uint32_t skewed = 0;           ///< heartbeats in a row whose clock was far off
+  Instant skewed_at{};           ///< when that grew last
   std::vector<JobId> holders;    ///< for each of devices: the job that holds it; JobId() when free
   std::map<ForeignRun, std::vector<uint32_t>> foreign;  ///< devices that other clusters' runs hold there
 

@@ -199,7 +199,8 @@ std::optional<LogMatch> LogMatcher::Find(const std::vector<std::string>& lines, 
                   .label = pattern.label,
                   .line = Cut(found, kMostShownBytes),
                   .action = pattern.action,
-                  .collective = pattern.collective};
+                  .collective = pattern.collective,
+                  .place = static_cast<uint32_t>(best)};
 }
 
 std::optional<LogMatch> LogMatcher::FindIn(std::string_view text, bool on_gpu) const {

@@ -64,6 +64,7 @@ TEST(LogPatterns, TheFirstPatternOfTheListThatMatchesAnyLineIsBelieved) {
   EXPECT_THAT(match->line, HasSubstr("(1)"));
   EXPECT_EQ(match->action, PatternAction::kExcludeNode);
   EXPECT_EQ(match->label, "the memory of a GPU is broken");
+  EXPECT_LT(match->place, matcher.Find({"ncclSystemError: System call failed"})->place);
 }
 
 TEST(LogPatterns, TheOperatorsComeFirstAndMayReplaceOrSwitchOffTheBuiltInOnes) {

@@ -31,7 +31,8 @@ json ToJson(const std::optional<LogMatch>& match) {
           {"label", match->label},
           {"line", match->line},
           {"action", static_cast<int>(match->action)},
-          {"collective", match->collective}};
+          {"collective", match->collective},
+          {"place", match->place}};
 }
 
 /// Of what holds it; nothing in what an older daemon wrote.
@@ -42,7 +43,8 @@ std::optional<LogMatch> MatchIn(const json& holder) {
                   .label = value->at("label").get<std::string>(),
                   .line = value->at("line").get<std::string>(),
                   .action = static_cast<PatternAction>(value->at("action").get<int>()),
-                  .collective = value->at("collective").get<bool>()};
+                  .collective = value->at("collective").get<bool>(),
+                  .place = value->value("place", 0U)};
 }
 
 json ToJson(const RankExit& exit) {

@@ -146,9 +146,8 @@ Result<JobRecord> JobOfRow(SQLite::Statement& row) {
 
 std::vector<Checkpoint> CheckpointsOf(Database& database, JobId job, size_t most) {
   auto& query = database.Prepare(
-      "SELECT path, step, generation, size_bytes, manifest_sha256 FROM checkpoints WHERE job = ? ORDER BY "
-      "ordinal "
-      "DESC LIMIT ?");
+      "SELECT path, step, generation, size_bytes, manifest_sha256, time_us FROM checkpoints WHERE job = ? "
+      "ORDER BY ordinal DESC LIMIT ?");
   BindAll(query, 1, Signed(job.value()), Signed(most));
   std::vector<Checkpoint> out;
   while (query.executeStep()) {
@@ -156,7 +155,8 @@ std::vector<Checkpoint> CheckpointsOf(Database& database, JobId job, size_t most
                    .step = Unsigned(query.getColumn(1)),
                    .generation = Generation(Unsigned(query.getColumn(2))),
                    .size_bytes = Unsigned(query.getColumn(3)),
-                   .manifest_sha256 = query.getColumn(4).getString()});
+                   .manifest_sha256 = query.getColumn(4).getString(),
+                   .accepted = {query.getColumn(5).getInt64()}});
   }
   query.reset();
   return out;
@@ -356,7 +356,7 @@ void StateStore::SaveCheckpoint(const imgd::SaveCheckpoint& accepted) {
            "job = ?), ?, "
            "?, ?, ?, ?, ?)",
            job, job, checkpoint.path, Signed(checkpoint.step), Signed(checkpoint.generation.value()),
-           Signed(checkpoint.size_bytes), checkpoint.manifest_sha256, accepted.time.micros);
+           Signed(checkpoint.size_bytes), checkpoint.manifest_sha256, checkpoint.accepted.micros);
   });
 }
 

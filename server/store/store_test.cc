@@ -93,7 +93,8 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
                             .label = "broken",
                             .line = "\"ECC\"",
                             .action = PatternAction::kExcludeNode,
-                            .collective = true};
+                            .collective = true,
+                            .place = 7};
   job.run.failures = {{.rank = 1, .message = "it broke", .match = job.run.exits[0].match}};
   job.run.troubles = {{ReasonCode::kStartFailed, "no program", NodeId("a")}};
   job.crashes = {"exit code 1 | step 7 | it broke", 2, {NodeId("a"), NodeId("b")}};
@@ -108,8 +109,8 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
     auto store = OpenState();
     store.SaveJob(job);
     store.SaveJobFile(job.id, "name: x\n");
-    store.SaveCheckpoint({job.id, {.path = "/c/1", .step = 1}, {}});
-    store.SaveCheckpoint({job.id, {.path = "/c/2", .step = 2}, {}});
+    store.SaveCheckpoint({job.id, {.path = "/c/1", .step = 1}});
+    store.SaveCheckpoint({job.id, {.path = "/c/2", .step = 2, .accepted = {77}}});
     store.SaveKey("key", job.id);
     store.SaveEventPosition({job.id, Generation(3)}, 1, 42);
     ASSERT_TRUE(store.Commit().has_value());
@@ -137,6 +138,7 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   EXPECT_EQ(back.crashes, job.crashes);
   ASSERT_THAT(back.checkpoints, SizeIs(2));
   EXPECT_EQ(back.checkpoints[0].path, "/c/2");
+  EXPECT_EQ(back.checkpoints[0].accepted, (WallTime{77}));
   EXPECT_EQ(stored->next_job, JobId(2));
   EXPECT_EQ(*store.FindKey("key"), job.id);
   EXPECT_EQ(*store.FindKey("other"), std::nullopt);

@@ -59,8 +59,8 @@ Status FillStore(const std::filesystem::path& state_dir, uint64_t jobs) {
                                          .step = 5000,
                                          .generation = Generation(1),
                                          .size_bytes = 204'000'000,
-                                         .manifest_sha256 = std::string(64, 'a')},
-                          .time = job.ended});
+                                         .manifest_sha256 = std::string(64, 'a'),
+                                         .accepted = job.ended}});
     if (number % 1000 == 0) IMGD_TRY(store.Commit());
   }
   IMGD_TRY(store.Commit());

@@ -131,7 +131,7 @@ void ThoseWhoLeaveAreWaitedFor(World& world, const Batch& batch, const char* nam
   }
 }
 
-/// Device-seconds that the job would lose. About right while the daemon is not disturbed.
+/// Device-seconds that the job would lose.
 double LossOf(const World& world, const JobRecord& job) {
   double devices = 0;
   for (const auto& part : job.run.Held()) devices += static_cast<double>(DevicesOf(world, part).size());
@@ -150,16 +150,12 @@ struct Room {
 
 int RankOfRun(const World& world, const JobRecord& job) { return job.priority + StepsAtStart(world, job); }
 
-/// The job could have made room in place of the victims, and what it loses is known.
+/// The job could have made room in place of the victims.
 bool CouldHaveBeenAsked(const World& world, const JobRecord& job, const Room& room) {
   if (std::count(room.victims.begin(), room.victims.end(), &job) > 0 || job.run.stop != StopFor::kNothing)
     return false;
   if (!world.truths.at(job.name).submission.preemptible || RankOfRun(world, job) > room.rank) return false;
-  Instant since = world.ledger.jobs.at(job.id).kept_since;
-  for (const JobRecord* victim : room.victims)
-    since = std::min(since, world.ledger.jobs.at(victim->id).kept_since);
-  return world.daemon.disturbed() <= since && job.run.gone_since == Instant{} && job.run.exits.empty() &&
-         job.run.troubles.empty();
+  return job.run.gone_since == Instant{} && job.run.exits.empty() && job.run.troubles.empty();
 }
 
 /// So much is less than what the victims lose, however a checkpoint is counted: it counts a moment later for
