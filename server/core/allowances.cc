@@ -82,6 +82,8 @@ bool Allowances::KeepFor(const QueuedJob& job, Room& room) {
                                    [&](uint32_t most) { return room.CouldHoldOnSmall(job, most); });
     if (size == sizes_.end() || *size > MostOnEach(job, false)) return false;
     each = *size;
+  } else if (!room.CouldHoldOnSmall(job, job.most_devices)) {
+    return false;
   }
   const uint32_t devices = job.nodes * each;
   const Of& of = OfJob(job);

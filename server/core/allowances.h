@@ -36,10 +36,11 @@ class Allowances {
   std::optional<std::vector<Part>> FindIn(Room& room, const QueuedJob& job);
 
   /// What its accounts have left is for this job, which has to wait for more: their later, smaller ones would
-  /// keep it waiting for ever. Not where one of them may start nothing at all: that can last for weeks. Nor
-  /// what its project has left while its user has too little: the project's others would wait for what it
-  /// cannot use. (What its user has left is kept while it waits for its project, or it would have both only
-  /// by chance.) True where it can start some day.
+  /// keep it waiting for ever. Not where one of them may start nothing at all: that can last for weeks; nor
+  /// where only lost nodes would complete it: they may never return. Nor what its project has left while its
+  /// user has too little: the project's others would wait for what it cannot use. (What its user has left is
+  /// kept while it waits for its project, or it would have both only by chance.) True where it can start some
+  /// day.
   bool KeepFor(const QueuedJob& job, Room& room);
 
  private:

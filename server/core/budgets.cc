@@ -13,6 +13,11 @@ WallTime AtMidnight(sys_days day) {
   return {std::chrono::duration_cast<std::chrono::microseconds>(day.time_since_epoch()).count()};
 }
 
+/// Nothing of it counts in this period: it is of an older one, or so far ahead that the clock was wrong.
+bool IsOfAnother(const Tally& tally, const PeriodSpan& span) {
+  return tally.since < span.from || (span.until && tally.since > *span.until);
+}
+
 }  // namespace
 
 PeriodSpan SpanAt(Period period, WallTime now) {
@@ -39,11 +44,11 @@ PeriodSpan SpanAt(Period period, WallTime now) {
 void Account::Add(double device_seconds, double cost, WallTime from, WallTime to) {
   for (const Period period : kPeriods) {
     Tally& tally = tallies_[static_cast<size_t>(period) - 1];
-    const WallTime begin = SpanAt(period, to).from;
-    if (begin > tally.since) tally = {.since = begin};
+    const PeriodSpan span = SpanAt(period, to);
+    if (IsOfAnother(tally, span)) tally = {.since = span.from};
     double part = 1;
-    if (from < begin && from < to)
-      part = static_cast<double>(to.micros - begin.micros) / static_cast<double>(to.micros - from.micros);
+    if (from < span.from && from < to)
+      part = static_cast<double>(to.micros - span.from.micros) / static_cast<double>(to.micros - from.micros);
     tally.device_seconds += device_seconds * part;
     tally.cost += cost * part;
   }
@@ -52,8 +57,8 @@ void Account::Add(double device_seconds, double cost, WallTime from, WallTime to
 
 Tally Account::In(Period period, WallTime now) const {
   const Tally& tally = Of(period);
-  const WallTime begin = SpanAt(period, now).from;
-  return begin > tally.since ? Tally{.since = begin} : tally;
+  const PeriodSpan span = SpanAt(period, now);
+  return IsOfAnother(tally, span) ? Tally{.since = span.from} : tally;
 }
 
 void Account::Put(Period period, const Tally& tally) { tallies_[static_cast<size_t>(period) - 1] = tally; }

@@ -41,9 +41,10 @@ struct Tally {
 class Account {
  public:
   /// Something that was used evenly from `from` to `to`; of a period that `to` is not in any more nothing is
-  /// kept. A clock that was set back does not bring an old one back.
+  /// kept. A clock that was set back by no more than a period does not bring an old one back; one that was
+  /// further ahead keeps none from beginning.
   void Add(double device_seconds, double cost, WallTime from, WallTime to);
-  /// Nothing of a period that is over.
+  /// Nothing of a period that is over, nor of one that is further ahead than the next.
   Tally In(Period period, WallTime now) const;
   /// When it used something last.
   WallTime last() const { return last_; }

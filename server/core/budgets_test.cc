@@ -62,6 +62,18 @@ TEST(Account, CountsInEachPeriodWhatWasUsedInIt) {
   EXPECT_DOUBLE_EQ(account.In(Period::kDay, On(2026, 11, 30)).cost, 30) << "the clock was set back";
 }
 
+TEST(Account, AClockThatWasFarAheadKeepsNoPeriodFromBeginning) {
+  Account account;
+  account.Add(3600, 10, On(2027, 11, 30), On(2027, 11, 30, 3600));
+  const WallTime now = On(2026, 11, 30, 3600);
+  EXPECT_EQ(account.In(Period::kMonth, now), (Tally{.since = On(2026, 11, 1)}));
+  account.Add(3600, 20, On(2026, 11, 30), now);
+  for (const Period period : {Period::kDay, Period::kWeek, Period::kMonth})
+    EXPECT_DOUBLE_EQ(account.In(period, now).cost, 20);
+  EXPECT_DOUBLE_EQ(account.In(Period::kTotal, now).cost, 30);
+  EXPECT_DOUBLE_EQ(account.In(Period::kMonth, On(2026, 12, 1)).cost, 0);
+}
+
 TEST(UsedUp, OfTwoTheOneThatLastsLongerIsNamed) {
   Account account;
   account.Add(7200, 5, On(2026, 11, 23), On(2026, 11, 23, 3600));
@@ -248,6 +260,19 @@ TEST_F(BudgetsOfACluster, AClockThatIsAheadAtTheStartCountsForAnHourAtMost) {
   cluster->Pass(minutes(1));
   EXPECT_EQ(cluster->Job(job).state, JobState::kRunning) << "its time_limit is not over";
   EXPECT_LE(cluster->Job(job).device_seconds, 5500);
+}
+
+TEST_F(BudgetsOfACluster, AfterAClockThatWasAheadTheNextPeriodBeginsAsEver) {
+  const JobId job = cluster->Submit("job", {.ranks = 2});
+  cluster->BringUp(job);
+  cluster->SetClockAhead(hours(24 * 400));
+  cluster->Pass(minutes(2));
+  cluster->SetClockAhead(-hours(24 * 400));
+  cluster->Pass(hours(2) + minutes(1));
+  const JobId next = cluster->Submit("next");
+  EXPECT_EQ(cluster->Job(next).reason.code, ReasonCode::kQuota);
+  cluster->Pass(hours(20) + minutes(11));
+  EXPECT_EQ(cluster->Job(next).state, JobState::kStarting) << "it is the day after";
 }
 
 TEST_F(BudgetsOfACluster, WhatHasHardlyAnythingIsForgotten) {

@@ -253,13 +253,16 @@ std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& j
     const std::string has = fmt::format("{} may have {} at once and has {}", account,
                                         CountText(allowance.devices, "device"), allowance.used);
     kept.push_back(has);
+    const uint32_t largest = allowance.devices / job.nodes;
     if (needs > allowance.devices) {
       parts.push_back(
           fmt::format("{}; it needs {}, which is more than the quota, so that it can't start", has, needs));
-    } else if (job.needs->whole_nodes && !room.CouldHoldOnSmall(job, allowance.devices / job.nodes)) {
-      parts.push_back(fmt::format(
-          "{}; it needs {} for itself, and too few have at most {}, so that it can't start", has,
-          GangText(job.nodes, job.max_nodes), CountText(allowance.devices / job.nodes, "device")));
+    } else if (job.needs->whole_nodes && !room.CouldHoldOnSmall(job, largest)) {
+      const bool may_return = room.CouldHoldOnSmall(job, largest, /*with_lost=*/true);
+      parts.push_back(fmt::format("{}; it needs {} for itself, and too few {}have at most {}{}", has,
+                                  GangText(job.nodes, job.max_nodes), may_return ? "that can be used " : "",
+                                  CountText(largest, "device"),
+                                  may_return ? "" : ", so that it can't start"));
     } else if (!allowance.Has(needs)) {
       parts.push_back(fmt::format("{}; it needs {}", has, needs));
     } else if (const uint32_t each = (allowance.devices - allowance.used) / job.nodes;

@@ -180,6 +180,26 @@ TEST(Prospect, WhoWaitsForItsRetryIsAheadOfIt) {
               HasSubstr("position 2, behind job 7 (rn50)"));
 }
 
+TEST(Prospect, WhatIsKeptForARetryCountsForItsQuota) {
+  CoreSettings settings;
+  settings.quotas.user.devices = 1;
+  TestCluster cluster(settings);
+  cluster.Join("a", 2);
+  const JobId retries = cluster.Submit("rn50");
+  cluster.BringUp(retries);
+  cluster.Failed(retries, {.rank = 0, .message = "label 1000"});
+  cluster.Ends("a", retries, {ExitCode(0, 1)});
+  ASSERT_EQ(cluster.Job(retries).reason.code, ReasonCode::kBackoff);
+  const Snapshot snapshot = cluster.reactor().MakeSnapshot(cluster.now());
+  const auto& queue = cluster.reactor().state().queue();
+  QueuedJob job;
+  job.accounts = {"user ada"};
+  EXPECT_EQ(ProspectOf(snapshot, queue, job).code, ReasonCode::kQuota);
+  EXPECT_EQ(ForecastLater(snapshot, queue, job), std::nullopt);
+  job.accounts = {"user bob"};
+  EXPECT_EQ(ProspectOf(snapshot, queue, job).code, ReasonCode::kPlaced);
+}
+
 TEST(Prospect, SaysWhoWouldMakeRoom) {
   auto builder = PlanBuilder().Node("a", 1, {9}).Ends(9, minutes(30)).Holds(9, 0);
   builder.cluster.job_names = {{JobId(9), "rn50"}};

@@ -77,7 +77,7 @@ auto Layout::MakeFrame(const Shared<Groups>& groups, const Needs& needs) -> Fram
     members.nodes.push_back(i);
     if (members.by_size.size() <= room) members.by_size.resize(room + 1);
     ++members.by_size[room];
-    if (!rows_[i].lost) ++members.sound[{room, rows_[i].devices}];
+    ++(rows_[i].lost ? members.lost : members.sound)[{room, rows_[i].devices}];
   }
   return frame;
 }

@@ -34,8 +34,10 @@ class Layout {
   struct Members {
     std::vector<uint32_t> nodes;
     std::vector<uint32_t> by_size;  ///< how many have so many devices that do
-    /// How many are not lost, by devices that do, and by all that a node has.
-    std::map<std::pair<uint32_t, size_t>, uint32_t> sound;
+    /// How many there are, by devices that do, and by all that a node has.
+    using Counts = std::map<std::pair<uint32_t, size_t>, uint32_t>;
+    Counts sound;  ///< of those that are not lost
+    Counts lost;   ///< of the others
   };
   /// All nodes as gangs see them that share a folder and ask for the same of nodes and devices, whether they
   /// want whole nodes or not.

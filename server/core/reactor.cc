@@ -98,6 +98,7 @@ void Reactor::Rollback() {
   passed_over_.clear();
   reserved_ = std::make_shared<const Reservations>();
   pending_.clear();
+  elsewhere_.clear();
   news_.clear();
   // What was only remembered as to be looked at has to be looked at again.
   pending_.insert(state_.active().begin(), state_.active().end());
@@ -368,7 +369,7 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   state_.Changed(id);
   watched_.erase(id);
   dirty_ = true;
-  TryElsewhere(id, blamed, now);
+  TryElsewhere(id, blamed);
 }
 
 void Reactor::Requeue(JobRecord& job, bool counts, Now now) {

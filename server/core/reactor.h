@@ -246,7 +246,8 @@ class Reactor {
   void Drop(JobId job) { state_.DropEnded(job); }
   /// Users and projects that had or have something, or that a quota names, by name.
   std::vector<AccountUse> Accounts(Now now) const;
-  /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
+  /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs, and
+  /// counts for their quotas.
   Snapshot MakeSnapshot(Now now) const;
   /// By the latest plan; null where nobody waits for devices.
   const Reservations& reserved() const { return *reserved_; }
@@ -329,8 +330,8 @@ class Reactor {
   std::vector<NodeId> BlamedByGang(const JobRecord& job) const;
   std::string Blame(const JobRecord& job, const std::vector<NodeId>& nodes, const std::string& cause, Now now,
                     Actions& out);
-  void TryElsewhere(JobId job, const std::vector<NodeId>& blamed, Now now);
-  bool HasRoomWithout(const JobRecord& job, const std::set<NodeId>& nodes, Now now) const;
+  void TryElsewhere(JobId job, const std::vector<NodeId>& blamed);
+  void FindElsewhere(Now now);
   void StartJob(const Placement& placement, Now now, Actions& out);
   std::map<std::string, double> HadLately(Now now) const;
   void PutInOrder(Now now);
@@ -372,6 +373,8 @@ class Reactor {
   std::vector<Placement> kept_;
   std::map<JobId, std::set<JobId>> passed_over_;  ///< who was told of it, and for which jobs; never stored
   std::set<JobId> pending_;
+  /// Nodes without which jobs are to be tried, where others are free; for the next Settle().
+  std::map<JobId, std::set<NodeId>> elsewhere_;
   std::vector<AppendDecision> news_;  ///< of nodes that are heard again, for the next Schedule()
   bool dirty_ = true;                 ///< something changed that the scheduler looks at
   Instant next_backoff_ = Instant::max();

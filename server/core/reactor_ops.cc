@@ -190,7 +190,7 @@ Status Reactor::OnResume(JobId id, const std::string& actor, Now now, Actions& o
   if (event) out.push_back(std::move(*event));
   state_.Changed(id);
   dirty_ = true;
-  TryElsewhere(id, {}, now);
+  TryElsewhere(id, {});
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "server/core/explain.h"
 #include "server/core/job.h"
@@ -229,35 +230,39 @@ std::string Reactor::Blame(const JobRecord& job, const std::vector<NodeId>& node
       fmt::join(names, " and node "), done);
 }
 
-/// Whether the job could start now if there were not these nodes.
-bool Reactor::HasRoomWithout(const JobRecord& job, const std::set<NodeId>& nodes, Now now) const {
-  Snapshot snapshot = FreeAndHeld(now);
-  // They stay in the list, for they say who else sees the job's checkpoints.
-  for (auto& slots : snapshot.nodes) slots.usable = slots.usable && !nodes.contains(slots.id);
-  return Room(snapshot.nodes)
-             .FitOf({.nodes = job.nodes,
-                     .ranks_per_node = job.ranks_per_node,
-                     .needs = job.needs,
-                     .folder = FolderOf(job),
-                     .resumes_with = NodeWithCheckpoints(job)})
-             .free_now >= job.nodes;
-}
-
 /// One that crashed twice in a place, both times on one node, is tried on others where they are free: a third
-/// crash there is its own fault, and a sick node does not end jobs. So is one whose gang blames nodes:
-/// without all of them, or at least without the last, where not that many are free.
-void Reactor::TryElsewhere(JobId id, const std::vector<NodeId>& blamed, Now now) {
+/// crash there is its own fault, and a sick node does not end jobs. So is one whose gang blames nodes.
+void Reactor::TryElsewhere(JobId id, const std::vector<NodeId>& blamed) {
   const JobRecord& job = *state_.FindJob(id);
   if (job.state != JobState::kQueued || !TriesElsewhere(job.reason.code)) return;
   std::set<NodeId> without(blamed.begin(), blamed.end());
   if (job.crashes.times == 2 && job.crashes.nodes.size() == 1) without.insert(*job.crashes.nodes.begin());
-  if (without.empty()) return;
-  if (!HasRoomWithout(job, without, now)) {
-    without = {*without.rbegin()};
-    if (!HasRoomWithout(job, without, now)) return;
+  if (!without.empty()) elsewhere_[id] = std::move(without);
+}
+
+/// Each without all of its nodes, or at least without the last, where not that many others are free. What all
+/// depend on, a data server, say, ends thousands at once: one look at the cluster does for those of a batch.
+void Reactor::FindElsewhere(Now now) {
+  if (elsewhere_.empty()) return;
+  Snapshot cluster = FreeAndHeld(now, std::move(last_seen_));
+  Room room(cluster.nodes);
+  for (auto& [id, without] : std::exchange(elsewhere_, {})) {
+    const JobRecord* job = state_.FindJob(id);
+    if (job == nullptr || job->state != JobState::kQueued) continue;
+    const QueuedJob entry{.id = id,
+                          .nodes = job->nodes,
+                          .ranks_per_node = job->ranks_per_node,
+                          .needs = job->needs,
+                          .folder = FolderOf(*job),
+                          .resumes_with = NodeWithCheckpoints(*job)};
+    if (!room.HoldsWithout(entry, without)) {
+      without = {*without.rbegin()};
+      if (!room.HoldsWithout(entry, without)) continue;
+    }
+    state_.EditJob(id).avoid.insert(without.begin(), without.end());
+    state_.Changed(id);
   }
-  state_.EditJob(id).avoid.insert(without.begin(), without.end());
-  state_.Changed(id);
+  last_seen_ = std::move(cluster);
 }
 
 }  // namespace imgd

@@ -61,6 +61,15 @@ bool KeepsItsDevices(const Holding& holding, const Snapshot& snapshot) {
   });
 }
 
+/// The job's accounts have so many devices more.
+void CountUsed(const JobRecord& job, uint32_t devices, Snapshot& snapshot) {
+  for (const auto& account : AccountsOf(job)) {
+    const auto allowance = snapshot.allowances.find(account);
+    if (allowance != snapshot.allowances.end() && allowance->second.devices > 0)
+      allowance->second.used += devices;
+  }
+}
+
 /// Of a run whose ranks are not gone. One that grows keeps what it has.
 Leaving LeavingBy(StopFor stop) {
   if (stop == StopFor::kNothing || stop == StopFor::kGrow) return Leaving::kNot;
@@ -213,11 +222,7 @@ void Reactor::AddHolder(const Holding& holding, Snapshot& snapshot) const {
 void Reactor::AddStarted(const Placement& placement, Snapshot& snapshot) const {
   const Holding& holding = state_.holdings().at(placement.job);
   for (const auto& part : placement.parts) snapshot.NodeOf(part.node)->Take(placement.job, part);
-  for (const auto& account : AccountsOf(*holding.job)) {
-    const auto allowance = snapshot.allowances.find(account);
-    if (allowance != snapshot.allowances.end() && allowance->second.devices > 0)
-      allowance->second.used += holding.devices;
-  }
+  CountUsed(*holding.job, holding.devices, snapshot);
   AddHolder(holding, snapshot);
 }
 
@@ -246,9 +251,14 @@ void Reactor::AddPlanned(Snapshot& snapshot) const {
     if (job == nullptr || job->state != JobState::kQueued) continue;
     snapshot.job_names[job->id] = job->name;
     snapshot.retrying.insert(job->id);
+    size_t devices = 0;
     for (const auto& part : kept.parts) {
-      if (NodeSlots* const node = snapshot.NodeOf(part.node)) node->Take(job->id, part);
+      NodeSlots* const node = snapshot.NodeOf(part.node);
+      if (node == nullptr) continue;
+      node->Take(job->id, part);
+      devices += part.whole ? node->devices.size() : part.devices.size();
     }
+    CountUsed(*job, static_cast<uint32_t>(devices), snapshot);
   }
 }
 
@@ -256,6 +266,7 @@ bool Reactor::BackoffDue(Now now) const { return now.steady >= next_backoff_; }
 
 void Reactor::Settle(Now now, Actions& out) {
   Drain(now, out);
+  FindElsewhere(now);
   for (auto& news : std::exchange(news_, {})) out.push_back(std::move(news));
 }
 
@@ -386,7 +397,7 @@ void Reactor::SetWait(size_t place, ReasonCode code, WaitTexts& texts, Now now, 
   const JobId id = state_.queue()[place].id;
   const JobRecord& known = *state_.FindJob(id);
   if (TriesElsewhere(known.reason.code) && !known.avoid.empty()) {
-    // Others took what TryElsewhere() had found free: it may go anywhere, and the next plan says why it
+    // Others took what FindElsewhere() had found free: it may go anywhere, and the next plan says why it
     // waits.
     state_.EditJob(id).avoid.clear();
     state_.Changed(id);

@@ -124,6 +124,35 @@ TEST_F(Retries, AJobThatCrashedTwiceOnANodeIsTriedOnAnotherThatIsFree) {
   EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("without a checkpoint between, on a, b, so"));
 }
 
+TEST_F(Retries, JobsThatCrashTogetherAreTriedOnEachOthersNodes) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId first = cluster.Submit("rn50-a");
+  const JobId second = cluster.Submit("rn50-b");
+  EXPECT_EQ(Crash(first, 57), "a");
+  EXPECT_EQ(Crash(second, 57), "b");
+  BringUp(first);
+  BringUp(second);
+  ASSERT_EQ(NodeOf(first), "a");
+  ASSERT_EQ(NodeOf(second), "b");
+  Actions actions;
+  for (const JobId job : {first, second}) {
+    cluster.Pulses(NodeOf(job), job, {{.rank = 0, .step = 57, .what = "forward pass"}});
+    cluster.Failed(job, {.rank = 0, .message = "label 1000 is out of range"});
+  }
+  for (const JobId job : {first, second}) {
+    const RunReport report{
+        .run = cluster.RunOf(job), .phase = RunPhase::kGone, .exits = {ExitCode(0, 1, "IndexError")}};
+    cluster.reactor().OnRunStatus(NodeId(NodeOf(job)), report, cluster.now(), actions);
+  }
+  cluster.reactor().Schedule(cluster.now(), actions);
+  cluster.reactor().Commit();
+  cluster.Take(std::move(actions));
+  BringUp(first);
+  BringUp(second);
+  EXPECT_EQ(NodeOf(first), "b");
+  EXPECT_EQ(NodeOf(second), "a");
+}
+
 TEST_F(Retries, APauseMeanwhileDoesNotTakeItBackThere) {
   cluster.Join("a", 1).Join("b", 1);
   const JobId job = cluster.Submit("rn50");

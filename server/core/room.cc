@@ -24,6 +24,16 @@ uint64_t FreeNodes(const std::vector<BitSet>& by_free, uint32_t ranks) {
   return CountFrom(by_free, ranks, [](const auto& nodes) { return nodes.size(); });
 }
 
+/// Nodes with so many devices that do, and no more than `most` in all.
+uint64_t SmallNodes(const Layout::Members::Counts& counts, uint32_t ranks, uint32_t most) {
+  uint64_t sum = 0;
+  for (const auto& [devices, nodes] : counts) {
+    const auto& [does, all] = devices;
+    if (does >= ranks && all <= most) sum += nodes;
+  }
+  return sum;
+}
+
 /// Adds those of the members that could take so many ranks, the fullest first, until there are `most`. Some
 /// of them may be chosen already.
 void Fill(const std::vector<BitSet>& by_free, const std::vector<uint32_t>& members, uint32_t ranks,
@@ -200,16 +210,13 @@ bool Room::CouldEverHold(const QueuedJob& job) {
   });
 }
 
-bool Room::CouldHoldOnSmall(const QueuedJob& job, uint32_t most) {
-  const QueuedJob anywhere = Anywhere(job);
-  const auto groups = GroupsFor(anywhere);
+bool Room::CouldHoldOnSmall(const QueuedJob& job, uint32_t most, bool with_lost) {
+  if (job.IsChoosy()) return CouldHoldOnSmall(Anywhere(job), most, with_lost);
+  const auto groups = GroupsFor(job);
   return std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
-    uint64_t count = 0;
-    for (const auto& [sort, nodes] : group.of->sound) {
-      const auto& [does, devices] = sort;
-      if (does >= job.ranks_per_node && devices <= most) count += nodes;
-    }
-    return count >= job.nodes;
+    const uint64_t sound = SmallNodes(group.of->sound, job.ranks_per_node, most);
+    const uint64_t lost = with_lost ? SmallNodes(group.of->lost, job.ranks_per_node, most) : 0;
+    return sound + lost >= job.nodes;
   });
 }
 
@@ -218,6 +225,24 @@ bool Room::Holds(const QueuedJob& job) {
   const auto groups = GroupsFor(job);
   return std::any_of(groups.begin(), groups.end(), [&job](const Group& group) {
     return FreeNodes(group.by_free, job.ranks_per_node) >= job.nodes;
+  });
+}
+
+bool Room::HoldsWithout(const QueuedJob& job, const std::set<NodeId>& nodes) {
+  const auto groups = GroupsFor(job);
+  const View& view = ViewOf(job);
+  return std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
+    const auto is_free_in_it = [&](const NodeId& id) {
+      const size_t index = IndexOf(id);
+      if (index == nodes_->size()) return false;
+      const auto node = static_cast<uint32_t>(index);
+      const uint32_t free = FreeFor(view, node, free_on_[node]);
+      // One that can't be used is nowhere.
+      return free >= job.ranks_per_node && &group == &view.groups[view.frame->group_of[node]] &&
+             group.by_free[free].Contains(view.frame->place_of[node]);
+    };
+    const auto without = static_cast<uint64_t>(std::count_if(nodes.begin(), nodes.end(), is_free_in_it));
+    return FreeNodes(group.by_free, job.ranks_per_node) >= job.nodes + without;
   });
 }
 

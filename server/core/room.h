@@ -55,6 +55,8 @@ class Room {
   bool CouldEverHold(const QueuedJob& job);
   /// Whether so many nodes that can be used have enough free devices.
   bool Holds(const QueuedJob& job);
+  /// The same, were there not these nodes. Cost: O(log nodes) for each.
+  bool HoldsWithout(const QueuedJob& job, const std::set<NodeId>& nodes);
   /// How many nodes that it could have together can be used and have enough free devices.
   uint32_t MostNodes(const QueuedJob& job);
   /// Those that a part of it could be on, whatever is free there, by their places, with those that it avoids.
@@ -62,8 +64,8 @@ class Room {
   const BitSet& NodesFor(const QueuedJob& job) {
     return layout_->NodesFor(*ViewOf(job).frame, job.ranks_per_node, job.most_devices);
   }
-  /// If all were free, on nodes of at most `most` devices that are not lost.
-  bool CouldHoldOnSmall(const QueuedJob& job, uint32_t most);
+  /// If all were free, on nodes of at most `most` devices that are not lost; or on any such, `with_lost`.
+  bool CouldHoldOnSmall(const QueuedJob& job, uint32_t most, bool with_lost = false);
   /// As Holds(), with those that are only out of reach.
   bool WillHold(const QueuedJob& job);
   /// Where it would go: nodes as close to each other as there are, and of these the fullest first, so that

@@ -111,6 +111,19 @@ TEST(Quotas, NothingIsKeptForAJobThatFitsNowhere) {
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1, ReasonCode::kNeverFits)));
 }
 
+TEST(Quotas, NothingIsKeptForAJobThatOnlyLostNodesWouldComplete) {
+  PlanBuilder builder;
+  builder.Node("a", 8, {9, 9, 9, 9}).Node("b", 4).Away(true).Queue(1, 2, 4).Queue(2, 1, 1);
+  for (auto& job : builder.queue) job.accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 8, .used = 4};
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(2));
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1, ReasonCode::kQuota)));
+  builder.cluster.nodes[1].lost = false;
+  EXPECT_THAT(builder.Make().starts, IsEmpty()) << "b is only out of reach";
+}
+
 TEST(Quotas, WhatIsReservedCountsSoThatLaterJobsDoNotPushItAboveTheQuota) {
   PlanBuilder builder;
   builder.Node("a", 4, {9, 9, 9, 9}).Is("H100").Node("b", 8).Is("cpu").Queue(1, 1, 4).Queue(2, 1, 5);
@@ -233,6 +246,9 @@ TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
   cluster.nodes.erase(cluster.nodes.begin());
   EXPECT_THAT(ExplainWait(cluster, waiting),
               HasSubstr("it needs 2 nodes for itself, and too few have at most 8 devices, so that it can't"));
+  cluster.nodes.push_back(builder.Node("d", 8).Away(true).cluster.nodes.back());
+  EXPECT_THAT(ExplainWait(cluster, waiting),
+              HasSubstr("and too few that can be used have at most 8 devices; position 5"));
 }
 
 TEST(Quotas, OfAClusterCountWhatRuns) {

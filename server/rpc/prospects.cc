@@ -66,7 +66,10 @@ void FillLater(const JobRecord& job, const Snapshot& cluster, const ClusterView&
 /// Why the job would not start if nothing else ran: it asks for more than it may have (kQuota), or than there
 /// is (kNeverFits). kNone where only others are in its way.
 ReasonCode WhyNeverStarts(Snapshot cluster, QueuedJob job) {
-  for (auto& node : cluster.nodes) std::fill(node.holders.begin(), node.holders.end(), JobId());
+  for (auto& node : cluster.nodes) {
+    std::fill(node.holders.begin(), node.holders.end(), JobId());
+    node.lost = false;  // it may come back
+  }
   for (auto& [account, allowance] : cluster.allowances) allowance.used = 0;
   const ReasonCode code = ProspectOf(cluster, {}, std::move(job)).code;
   return code == ReasonCode::kQuota || code == ReasonCode::kNeverFits ? code : ReasonCode::kNone;

@@ -168,6 +168,28 @@ TEST_F(SweepsRpc, ADryRunSaysWhetherTheClusterWouldHaveToBeAnother) {
   EXPECT_EQ(never.warnings_size(), 0) << "it is said once";
 }
 
+TEST_F(SweepsRpc, ACordonedNodeThatAQuotaAllowsMayComeBack) {
+  daemon.reset();
+  config.quotas.user.devices = 4;
+  StartDaemon();
+  FakeAgent small(channel, "a", 4);
+  FakeAgent large(channel, "b", 8);
+  v1::SetAsideNodeRequest cordon;
+  cordon.set_name("a");
+  cordon.set_actor("ada");
+  v1::SetAsideNodeResponse cordoned;
+  Context context;
+  ASSERT_TRUE(v1::NodeService::NewStub(channel)->SetAsideNode(&context, cordon, &cordoned).ok());
+  const std::string file = File("whole", "resources: {whole_nodes: true}\n");
+  const auto dry = Stored(file, "", true);
+  EXPECT_FALSE(dry.cannot_start());
+  EXPECT_EQ(dry.job().reason(), v1::REASON_CODE_QUOTA);
+  EXPECT_THAT(dry.job().reason_text(),
+              HasSubstr("it would wait: user ada may have 4 devices at once and has 0; it needs 1 node for "
+                        "itself, and too few that can be used have at most 4 devices"));
+  EXPECT_EQ(Stored(file).warnings_size(), 0);
+}
+
 TEST_F(SweepsRpc, ASubmitWarnsOfWhatItsQuotaForbids) {
   daemon.reset();
   config.quotas.user.devices = 2;

@@ -300,7 +300,7 @@ MUTANTS = [
            "  if (next_release_ && now.wall >= *next_release_) dirty_ = true;\n", ""),
     Mutant("what is counted is counted again", "reactor_usage.cc", "  job.run.charged_at = now.steady;\n", ""),
     Mutant("nothing of a new period is counted in the old one", "budgets.cc",
-           "    if (begin > tally.since) tally = {.since = begin};\n", ""),
+           "    if (IsOfAnother(tally, span)) tally = {.since = span.from};\n", ""),
     Mutant("one job more than may waits", "reactor_waits.cc",
            "has + jobs <= quota.queued", "has + jobs <= quota.queued + 1"),
     Mutant("paused jobs do not count as waiting", "cluster_state.cc",
