@@ -105,7 +105,7 @@ SweepRecord& ClusterState::EditSweep(JobId id) {
 void ClusterState::AddJob(JobRecord job) {
   const JobId id = job.id;
   old_jobs_.emplace(id, std::nullopt);
-  jobs_.emplace(id, std::move(job));
+  NoteEndedBefore(jobs_.emplace(id, std::move(job)).first->second);
   Changed(id);
 }
 
@@ -181,10 +181,9 @@ void ClusterState::NoteEndedBefore(const JobRecord& job) {
   }
 }
 
-/// Who waits for it, or for its place, or what it waits for itself.
+/// Who waits for it, or for its place, or why it waits itself.
 void ClusterState::LookAtWaits(const JobRecord& job) {
   if (IsFinal(job.state) && !held_back_.After(job.id).empty()) awaited_.insert(job.id);
-  NoteEndedBefore(job);
   if (job.sweep != JobId()) {
     if (IsFinal(job.state)) to_halve_.insert(job.sweep);
     for (JobId next = held_back_.Admit(job.sweep); next != JobId(); next = held_back_.Admit(job.sweep))

@@ -97,6 +97,8 @@ class ClusterState {
   QueuedJob KeyOf(const JobRecord& job) const { return ranking_.KeyOf(job); }
   /// A job that has ended and that others wait for, each once; JobId() for none.
   JobId TakeAwaited();
+  /// Jobs that wait for this one, which has ended: they are to be told, and wait for it no longer.
+  std::set<JobId> TakeWaiters(JobId ended) { return held_back_.TakeAfter(ended); }
   /// A job that is held back, for a reason that its record may not have yet; as above.
   JobId TakeHeldBack();
   /// A sweep of which a member has come to a rung, or has ended, so that others may be out; as above.

@@ -460,6 +460,9 @@ bool CollectiveBroke(const JobRecord& job) {
 bool IsExplained(const JobRecord& job) {
   const Run& run = job.run;
   if (!job.Trains()) return true;
+  // It may have trained to its end, which counts whatever was asked of it meanwhile.
+  const auto may_have_finished = [](const RankExit& exit) { return exit.rank == 0 && EndedWell(exit); };
+  if (!run.finished && std::ranges::any_of(run.exits, may_have_finished)) return false;
   if (run.stop == StopFor::kCancel || run.stop == StopFor::kTimeLimit || run.stop == StopFor::kHalve)
     return true;
   if (!run.troubles.empty()) return true;
@@ -469,9 +472,7 @@ bool IsExplained(const JobRecord& job) {
                                      [](const RankExit& exit) { return exit.exit_code == kStoppedExit; });
   }
   return std::all_of(run.exits.begin(), run.exits.end(), [&run](const RankExit& exit) {
-    if (exit.by_us || SignalOf(exit) != 0) return true;
-    if (exit.exit_code == 0) return exit.rank != 0 || run.finished;
-    return FailureOf(run, exit.rank) != nullptr;
+    return exit.by_us || SignalOf(exit) != 0 || exit.exit_code == 0 || FailureOf(run, exit.rank) != nullptr;
   });
 }
 

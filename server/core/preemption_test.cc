@@ -254,7 +254,7 @@ TEST_F(PreemptionOfARun, ItBacksOffForLongerEachTimeUntilItGetsAnywhere) {
 struct PreemptionOfAGangThatBreaks : PreemptionOfARun {
   PreemptionOfAGangThatBreaks() {
     EXPECT_TRUE(cluster.Cancel(low));
-    cluster.Ends("a", low, {ExitCode(0, 0)});
+    cluster.Ends("a", low, {Killed(0, 15)});
     job = cluster.Submit("breaks");
   }
   void BringUp() {

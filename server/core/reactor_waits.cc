@@ -10,8 +10,22 @@
 
 /// The reactor's part in what jobs wait for besides devices, and in sweeps.
 namespace imgd {
+namespace {
+
+Status CheckWaits(size_t members, size_t after) {
+  if (members * after <= kMostWaits) return {};
+  return tl::unexpected(
+      Error{.code = ErrorCode::kInvalidArgument,
+            .message = fmt::format("after: each of the sweep's {} jobs would wait for {} others, which is "
+                                   "more than {} waits in all",
+                                   members, after, kMostWaits),
+            .hint = "let one job come after those others, and the sweep after that one"});
+}
+
+}  // namespace
 
 Status Reactor::MaySubmit(const Submission& submission, const std::vector<Submission>& members) const {
+  IMGD_TRY(CheckWaits(members.size(), submission.after.size()));
   for (const auto& dependency : submission.after) IMGD_TRY(MayComeAfter(dependency));
   // A sweep may have members of several projects.
   std::map<std::string, uint32_t> more;
@@ -82,8 +96,7 @@ bool Reactor::SettleWaits(Now now, Actions& out) {
 void Reactor::TellThoseAfter(JobId ended) {
   const JobState as = state_.FindJob(ended)->state;
   if (!IsFinal(as)) return;
-  const std::set<JobId> waiting = state_.held_back().After(ended);
-  for (const JobId id : waiting) {
+  for (const JobId id : state_.TakeWaiters(ended)) {
     for (auto& dependency : state_.EditJob(id).after) {
       if (dependency.job == ended) dependency.ended = as;
     }

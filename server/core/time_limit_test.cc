@@ -63,6 +63,41 @@ TEST_F(TimeLimit, AJobThatEndsInTimeIsFinished) {
   EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
 }
 
+/// The training came to its end in time, while imgd was away until the limit was over.
+struct EndedWhileAway : TimeLimit {
+  EndedWhileAway() {
+    cluster.SetClockAhead(std::chrono::minutes(2));
+    cluster.Restart();
+  }
+  /// What its last events say comes only after this.
+  void NodeIsBack() {
+    cluster.Join("a", 1, {{.run = cluster.RunOf(job), .phase = RunPhase::kGone, .exits = {ExitCode(0, 0)}}});
+    EXPECT_FALSE(IsFinal(cluster.Job(job).state));
+  }
+};
+
+TEST_F(EndedWhileAway, ItIsFinishedThoughTheTimeIsOver) {
+  cluster.Pass(std::chrono::seconds(1));
+  ASSERT_EQ(cluster.Job(job).run.stop, StopFor::kTimeLimit);
+  NodeIsBack();
+  cluster.Finished(job);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
+}
+
+TEST_F(EndedWhileAway, ItIsFinishedThoughSomebodyPausedItMeanwhile) {
+  ASSERT_TRUE(cluster.Pause(job));
+  NodeIsBack();
+  cluster.Finished(job);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
+}
+
+TEST_F(EndedWhileAway, WhereItsTrainerSaysNothingOfThatItIsNotWaitedForLong) {
+  cluster.Pass(std::chrono::seconds(1));
+  NodeIsBack();
+  cluster.Pass(std::chrono::seconds(3));
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kTimeLimit);
+}
+
 TEST_F(TimeLimit, WhatIsLeftIsWhatAStartTakesAtMost) {
   const JobId waits = cluster.Submit("waits", {.time_limit_ms = 5'000});
   ASSERT_EQ(cluster.reactor().state().queue().size(), 1U);

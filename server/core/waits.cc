@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace imgd {
 namespace {
@@ -25,19 +26,19 @@ std::string_view ConditionOf(AfterEnd when) {
   return when == AfterEnd::kFailed ? "if it failed" : "if it completed";
 }
 
+bool IsAwaited(const Dependency& dependency) { return !dependency.ended; }
+
 /// "job 12 (a) to complete, job 13 (b) to end and 2 more".
 std::string ExplainOpen(const JobRecord& job) {
   constexpr size_t kMostNamed = 3;
-  std::vector<std::string> open;
+  std::string text;
+  size_t open = 0;
   for (const auto& dependency : job.after) {
-    if (dependency.ended) continue;
-    open.push_back(
-        fmt::format("job {} ({}) to {}", dependency.job, dependency.name, VerbOf(dependency.when)));
+    if (!IsAwaited(dependency) || ++open > kMostNamed) continue;
+    text += fmt::format("{}job {} ({}) to {}", open == 1 ? "" : ", ", dependency.job, dependency.name,
+                        VerbOf(dependency.when));
   }
-  const size_t more = open.size() > kMostNamed ? open.size() - kMostNamed : 0;
-  open.resize(open.size() - more);
-  std::string text = fmt::format("{}", fmt::join(open, ", "));
-  if (more > 0) text += fmt::format(" and {} more", more);
+  if (open > kMostNamed) text += fmt::format(" and {} more", open - kMostNamed);
   return text;
 }
 
@@ -63,7 +64,7 @@ Reason ExplainHeldBack(const JobRecord& job, const SweepRecord* sweep) {
   std::string time;
   if (job.not_before_wall.micros != 0)
     time = fmt::format("is not to start before {}", UtcText(job.not_before_wall));
-  if (std::any_of(job.after.begin(), job.after.end(), [](const Dependency& one) { return !one.ended; })) {
+  if (std::ranges::any_of(job.after, IsAwaited)) {
     return {ReasonCode::kAfterJob,
             fmt::format("waits for {}{}{}", ExplainOpen(job), time.empty() ? "" : ", and ", time)};
   }
@@ -84,17 +85,30 @@ void HeldBack::Clear() { *this = HeldBack(); }
 
 void HeldBack::AddSweep(const SweepRecord& sweep) { sweeps_[sweep.id].most = sweep.max_running; }
 
-void HeldBack::Forget(const JobRecord& job) {
+/// `waits`: for one of them at least. Who waits already is found by all of them that have not been taken.
+void HeldBack::UpdateAfter(const JobRecord& job, bool waits) {
+  if (waits == waiting_.contains(job.id)) return;
+  if (waits) {
+    for (const auto& dependency : job.after) {
+      if (IsAwaited(dependency)) after_[dependency.job].insert(job.id);
+    }
+    waiting_.insert(job.id);
+    return;
+  }
   for (const auto& dependency : job.after) {
     const auto waiters = after_.find(dependency.job);
     if (waiters == after_.end()) continue;
     waiters->second.erase(job.id);
     if (waiters->second.empty()) after_.erase(waiters);
   }
-  if (const auto time = times_.find(job.id); time != times_.end()) {
-    timed_.erase({time->second, job.id});
-    times_.erase(time);
-  }
+  waiting_.erase(job.id);
+}
+
+void HeldBack::ForgetTime(JobId job) {
+  const auto time = times_.find(job);
+  if (time == times_.end()) return;
+  timed_.erase({time->second, job});
+  times_.erase(time);
 }
 
 /// A member has its place from when it may be in the queue until it ends or is paused.
@@ -113,15 +127,14 @@ void HeldBack::UpdatePlaces(const JobRecord& job, Places& places) {
 }
 
 bool HeldBack::Update(const JobRecord& job) {
-  Forget(job);
+  const bool may_wait = job.state == JobState::kQueued || job.state == JobState::kPaused;
+  const bool open = may_wait && std::ranges::any_of(job.after, IsAwaited);
+  UpdateAfter(job, open);
+  ForgetTime(job.id);
   const auto sweep = job.sweep == JobId() ? sweeps_.end() : sweeps_.find(job.sweep);
   if (sweep != sweeps_.end()) UpdatePlaces(job, sweep->second);
-  if (job.state != JobState::kQueued && job.state != JobState::kPaused) return false;
-  bool held = false;
-  for (const auto& dependency : job.after) {
-    if (!dependency.ended) after_[dependency.job].insert(job.id);
-    held = held || !dependency.ended || IsBroken(dependency);
-  }
+  if (!may_wait) return false;
+  const bool held = open || std::ranges::any_of(job.after, IsBroken);
   if (held || job.state == JobState::kPaused) return false;
   if (job.not_before_wall.micros != 0) {
     times_[job.id] = job.not_before_wall;
@@ -154,6 +167,12 @@ const std::set<JobId>& HeldBack::After(JobId job) const {
   static const std::set<JobId> kNobody;
   const auto waiters = after_.find(job);
   return waiters == after_.end() ? kNobody : waiters->second;
+}
+
+std::set<JobId> HeldBack::TakeAfter(JobId job) {
+  const auto waiters = after_.find(job);
+  if (waiters == after_.end()) return {};
+  return std::move(after_.extract(waiters).mapped());
 }
 
 std::vector<JobId> HeldBack::Due(WallTime now) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
@@ -17,6 +18,9 @@ namespace imgd {
 bool Fulfils(AfterEnd when, JobState ended);
 /// It has ended, and not as it had to: what comes after it never starts.
 bool IsBroken(const Dependency& dependency);
+
+/// So many waits the jobs of a sweep may have together: each end is told to all of them at once.
+inline constexpr size_t kMostWaits = 100'000;
 
 /// "2026-11-22 23:01:07 UTC".
 std::string UtcText(WallTime time);
@@ -46,6 +50,8 @@ class HeldBack {
 
   /// Jobs that wait for the end of this one.
   const std::set<JobId>& After(JobId job) const;
+  /// The same, once it has ended: they are to be told, and wait for it no longer.
+  std::set<JobId> TakeAfter(JobId job);
   /// Jobs whose time has come, by that time; to be told by Update() once their record says so.
   std::vector<JobId> Due(WallTime now) const;
 
@@ -56,10 +62,12 @@ class HeldBack {
     std::set<JobId> in;          ///< that are in the queue or run
     std::map<JobId, int> waits;  ///< for a place, with their priorities
   };
-  void Forget(const JobRecord& job);
+  void UpdateAfter(const JobRecord& job, bool waits);
+  void ForgetTime(JobId job);
   void UpdatePlaces(const JobRecord& job, Places& places);
 
   std::map<JobId, std::set<JobId>> after_;  ///< by the job that they wait for
+  std::set<JobId> waiting_;                 ///< those that wait
   std::map<JobId, WallTime> times_;         ///< by the job that waits
   std::set<std::pair<WallTime, JobId>> timed_;
   std::map<JobId, Places> sweeps_;

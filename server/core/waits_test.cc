@@ -105,6 +105,30 @@ TEST_F(Waits, AllOfThemHaveToEndAndTheReasonSaysWhichAreLeft) {
   EXPECT_EQ(StateOf(job), JobState::kStarting);
 }
 
+TEST_F(Waits, OfManyTheReasonNamesThree) {
+  std::vector<Dependency> after;
+  for (int i = 0; i < 5; ++i) after.push_back(cluster.After(cluster.Submit("other"), AfterEnd::kAny));
+  const JobId job = SubmitAfter("main", after);
+  EXPECT_EQ(cluster.Job(job).reason.text,
+            "waits for job 2 (other) to end, job 3 (other) to end, job 4 (other) to end and 2 more");
+  EXPECT_TRUE(cluster.Cancel(JobId(4)));
+  EXPECT_EQ(cluster.Job(job).reason.text,
+            "waits for job 2 (other) to end, job 3 (other) to end, job 5 (other) to end and 1 more");
+}
+
+TEST_F(Waits, TheJobsOfASweepHaveSoManyWaitsTogether) {
+  const Submission job{
+      .name = "x", .owner = "ada", .after = std::vector<Dependency>(100, cluster.After(pre))};
+  const auto error_of = [&](size_t members) {
+    const auto may = cluster.reactor().MaySubmit(job, std::vector<Submission>(members, job));
+    return may ? "" : may.error().message;
+  };
+  EXPECT_EQ(error_of(1000), "");
+  EXPECT_EQ(error_of(1001),
+            "after: each of the sweep's 1001 jobs would wait for 100 others, which is more than 100000 waits "
+            "in all");
+}
+
 TEST_F(Waits, ARetryOrAPauseOfTheOtherIsNoEnd) {
   const JobId other = cluster.Submit("other");
   cluster.BringUp(other);
@@ -129,6 +153,18 @@ TEST_F(Waits, APausedOneLearnsOfTheEndWhenItIsResumed) {
   EXPECT_TRUE(cluster.Resume(bad));
   EXPECT_EQ(StateOf(good), JobState::kStarting);
   EXPECT_EQ(StateOf(bad), JobState::kFailed);
+}
+
+TEST_F(Waits, ThatARunByHandFellSilentIsItsEndHoweverItGoesOn) {
+  const JobId silent = cluster.StartedByHand("silent", {"gpu-3"});
+  const JobId job = SubmitAfter("main", {cluster.After(silent, AfterEnd::kFailed), cluster.After(pre)});
+  cluster.Pass(std::chrono::minutes(6));
+  EXPECT_EQ(cluster.Job(job).reason.text, "waits for job 1 (pre) to complete");
+  cluster.HeardByHand(silent);
+  cluster.Finished(silent);
+  EXPECT_EQ(StateOf(silent), JobState::kCompleted);
+  cluster.Complete(pre);
+  EXPECT_EQ(StateOf(job), JobState::kStarting);
 }
 
 TEST_F(Waits, OverARestartItStillWaits) {

@@ -349,6 +349,7 @@ class Engine {
   std::optional<Error> Refusal(SubmitOrder& order);
   Result<std::vector<Dependency>> FindAfter(const std::vector<AfterOrder>& wanted, const std::string& owner);
   std::optional<JobId> NewestNamed(const std::string& name, const std::string& owner);
+  bool Recall(JobId job);
   Result<std::vector<JobId>> FindByName(const std::string& name, const std::string& owner);
   SubmitAnswer Store(SubmitOrder& order);
   /// The next members; whether others are left, in a sweep that is there.
@@ -360,7 +361,8 @@ class Engine {
   Status Ask(const NodeOrder& order, Actions& actions);
   /// Of a job that the reactor does not know (any more): that it has ended, or that there is none.
   Status EndedOrUnknown(JobId job, std::string_view what);
-  std::optional<Error> CheckRerun(JobId job);
+  /// Why there is no rerun of that job. That of a sweep's job gets its name.
+  std::optional<Error> CheckRerun(Submission& submission);
   void AppendDecision(const imgd::AppendDecision& decision, uint64_t job_event = 0);
   void TrimDecisions();
   void Handle(DeleteInput& input);

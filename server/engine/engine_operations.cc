@@ -96,7 +96,8 @@ void Engine::Handle(NodeOrderInput& input) {
       [done = std::move(input.done), result](const Status& status) { done(status ? result : status); });
 }
 
-std::optional<Error> Engine::CheckRerun(JobId id) {
+std::optional<Error> Engine::CheckRerun(Submission& submission) {
+  const JobId id = submission.rerun_of;
   std::optional<JobRecord> job;
   if (const JobRecord* known = reactor_.state().FindJob(id)) {
     job = *known;
@@ -104,7 +105,11 @@ std::optional<Error> Engine::CheckRerun(JobId id) {
     job = OrFail(state_.FindJob(id));
   }
   if (!job) return Error{.code = ErrorCode::kNotFound, .message = fmt::format("there is no job {}", id)};
-  if (!job->by_hand) return std::nullopt;
+  if (!job->by_hand) {
+    // The file of a sweep's job has the name of the sweep.
+    if (job->name.starts_with(submission.name + "[")) submission.name = job->name;
+    return std::nullopt;
+  }
   return Error{.code = ErrorCode::kFailedPrecondition,
                .message = fmt::format("job {} was {}; its file is not made for imgd", id,
                                       ExplainByHand(*job->by_hand)),

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "server/engine/engine.h"
 #include "server/notify/notices.h"
@@ -50,19 +51,28 @@ std::optional<Error> Engine::OtherContent(JobId job, const std::string& key, con
 
 /// One that came just before is not in the database yet.
 std::optional<JobId> Engine::NewestNamed(const std::string& name, const std::string& owner) {
-  JobId newest;
+  auto newest = OrFail(state_.NewestJobNamed(name, owner));
   for (const JobId id : reactor_.state().TouchedJobs()) {
     const JobRecord& job = *reactor_.state().FindJob(id);
-    if (job.name == name && job.owner == owner) newest = std::max(newest, id);
+    if (job.name == name && job.owner == owner) newest = std::max(newest, std::optional(id));
   }
-  return newest != JobId() ? newest : OrFail(state_.NewestJobNamed(name, owner));
+  return newest;
 }
 
-/// The newest job of this name, or all of the newest sweep where that is newer.
+/// Has it in memory, also where it ended so long ago that only the database knows; false where there is none.
+bool Engine::Recall(JobId id) {
+  if (reactor_.state().FindJob(id) != nullptr) return true;
+  auto stored = OrFail(state_.FindJob(id));
+  if (!stored) return false;
+  reactor_.Recall(std::move(*stored));
+  return true;
+}
+
+/// The newest job of this name, or all that are left of the newest sweep where that is newer.
 Result<std::vector<JobId>> Engine::FindByName(const std::string& name, const std::string& owner) {
   constexpr uint32_t kMost = 1000;
   const auto job = NewestNamed(name, owner);
-  const auto first = NewestNamed(name + "[1]", owner);
+  const auto first = OrFail(state_.NewestSweepNamed(name, owner));
   if (first && first > job) {
     const SweepRecord* known = reactor_.state().FindSweep(*first);
     const auto sweep = known != nullptr ? std::optional(*known) : OrFail(state_.FindSweep(*first));
@@ -72,7 +82,9 @@ Result<std::vector<JobId>> Engine::FindByName(const std::string& name, const std
                   sweep->id, name, sweep->members, kMost);
     }
     std::vector<JobId> members;
-    for (uint32_t i = 0; sweep && i < sweep->members; ++i) members.push_back(sweep->Member(i));
+    for (uint32_t i = 0; sweep && i < sweep->members; ++i) {
+      if (Recall(sweep->Member(i))) members.push_back(sweep->Member(i));
+    }
     if (!members.empty()) return members;
   }
   if (job) return std::vector{*job};
@@ -87,6 +99,7 @@ Result<std::vector<JobId>> Engine::FindByName(const std::string& name, const std
 Result<std::vector<Dependency>> Engine::FindAfter(const std::vector<AfterOrder>& wanted,
                                                   const std::string& owner) {
   std::vector<Dependency> out;
+  std::set<JobId> named;
   for (const auto& [name, when] : wanted) {
     uint64_t number = 0;
     const char* end = name.data() + name.size();
@@ -96,13 +109,8 @@ Result<std::vector<Dependency>> Engine::FindAfter(const std::vector<AfterOrder>&
       IMGD_ASSIGN(ids, FindByName(name, owner));
     }
     for (const JobId id : ids) {
-      if (reactor_.state().FindJob(id) == nullptr) {
-        // It ended so long ago that only the database knows.
-        auto stored = OrFail(state_.FindJob(id));
-        if (!stored) return Fail(ErrorCode::kNotFound, "after: there is no job {}", name);
-        reactor_.Recall(std::move(*stored));
-      }
-      if (std::ranges::find(out, id, &Dependency::job) != out.end())
+      if (!Recall(id)) return Fail(ErrorCode::kNotFound, "after: there is no job {}", name);
+      if (!named.insert(id).second)
         return Fail(ErrorCode::kInvalidArgument, "after: job {} is named twice; once is allowed", id);
       const JobRecord& job = *reactor_.state().FindJob(id);
       const auto ended = IsFinal(job.state) ? std::optional(job.state) : std::nullopt;
@@ -115,7 +123,7 @@ Result<std::vector<Dependency>> Engine::FindAfter(const std::vector<AfterOrder>&
 std::optional<Error> Engine::Refusal(SubmitOrder& order) {
   if (order.refusal) return order.refusal;
   if (order.submission.rerun_of != JobId()) {
-    if (auto refusal = CheckRerun(order.submission.rerun_of)) return refusal;
+    if (auto refusal = CheckRerun(order.submission)) return refusal;
   }
   auto after = FindAfter(order.after, order.submission.owner);
   if (!after) return after.error();
@@ -168,6 +176,7 @@ void Engine::Handle(SubmitInput& input) {
   }
   SubmitAnswer answer{.job = known.value_or(JobId()), .existed = known.has_value()};
   if (order.dry_run) {
+    answer.name = order.sweep ? order.sweep->submission.members.front().name : order.submission.name;
     answer.after = order.submission.after;
   } else if (!known) {
     answer = Store(order);

@@ -55,7 +55,8 @@ struct SubmitAnswer {
   std::optional<JobRecord> record;   ///< as it was stored; nothing when it existed
   uint64_t last_event = 0;           ///< its newest one's number, with the record
   std::optional<SweepRecord> sweep;  ///< with the record
-  std::vector<Dependency> after;     ///< of a dry run
+  std::string name;                  ///< of a dry run, as the next; of a sweep, its first job's
+  std::vector<Dependency> after;
 };
 
 /// A name to be given to a data set, or taken away; or what its `owner` found who looked at `address`.

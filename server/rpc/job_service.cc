@@ -197,6 +197,7 @@ void JobServiceImpl::FinishDryRun(const v1::SubmitJobRequest* request, SubmitOrd
       reactor->Finish(ToStatus(PlacedInFile(*request, answer.error())));
       return;
     }
+    response->mutable_job()->set_name(answer->name);
     FillAfter(answer->after, *response->mutable_job());
     pool_->Post(
         [this, job = job, after = std::move(answer->after), response, reactor](Reader& reader) mutable {

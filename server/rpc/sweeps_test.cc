@@ -42,6 +42,19 @@ struct SweepsRpc : RpcTest {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
   }
+  /// The job that is made of this file, which is that of the other job or a changed one.
+  v1::Job Rerun(uint64_t of, const std::string& yaml, bool dry_run = false) {
+    v1::SubmitJobRequest request;
+    request.set_job_yaml(yaml);
+    request.set_owner("ada");
+    request.set_rerun_of(of);
+    request.set_dry_run(dry_run);
+    v1::SubmitJobResponse response;
+    Context context;
+    const auto status = jobs->SubmitJob(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.job();
+  }
   v1::Sweep Sweep(uint64_t id) {
     v1::GetSweepRequest request;
     request.set_id(id);
@@ -101,6 +114,17 @@ TEST_F(SweepsRpc, OneThatEndedLongAgoIsFoundAndOverARestartItStillWaits) {
   ASSERT_TRUE(Cancel(any).ok());
   WaitFor(next, v1::JOB_STATE_FAILED);
   EXPECT_EQ(Get(next).job().reason(), v1::REASON_CODE_AFTER_NEVER);
+}
+
+TEST_F(SweepsRpc, ANameIsTheNewestJobAlsoWhereAnOlderOneIsNamedByItsNumber) {
+  const uint64_t old = Submit(File("pre"));
+  ASSERT_TRUE(Cancel(old).ok());
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(Cancel(Submit(kJob)).ok());
+  const uint64_t newer = Submit(File("pre"));
+  const std::string both = fmt::format("after: [{{job: {}, when: any}}, pre]\n", old);
+  const auto shown = Get(Submit(File("main", both))).job();
+  ASSERT_EQ(shown.after_size(), 2);
+  EXPECT_EQ(shown.after(1).job_id(), newer);
 }
 
 TEST_F(SweepsRpc, ADryRunLooksAtWhatItComesAfterAndStoresNothing) {
@@ -366,6 +390,35 @@ TEST_F(SweepsRpc, AWholeSweepIsWaitedForByItsName) {
   EXPECT_THAT(Refused(File("ok", "after: [rn18]\n")), HasSubstr("has ended as CANCELLED already"));
   const uint64_t newer = Submit(File("rn18"));
   EXPECT_EQ(Get(Submit(File("one", "after: [rn18]\n"))).job().after(0).job_id(), newer);
+}
+
+TEST_F(SweepsRpc, ARerunOfASweepsJobHasItsNameAndTheSweepItsOwn) {
+  const uint64_t sweep = Stored(File("rn18", "sweep: {grid: {seed: [1, 2]}}\n")).sweep().id();
+  for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(Cancel(sweep + i).ok());
+  const std::string file = Get(sweep).job().job_yaml();
+  EXPECT_EQ(Rerun(sweep, file, true).name(), "rn18[1]");
+  const auto rerun = Rerun(sweep, file);
+  EXPECT_EQ(rerun.name(), "rn18[1]");
+  EXPECT_EQ(Get(Submit(File("next", "after: [\"rn18[1]\"]\n"))).job().after(0).job_id(), rerun.id());
+  const auto all = Get(Submit(File("all", "after: [{job: rn18, when: any}]\n"))).job();
+  ASSERT_EQ(all.after_size(), 2);
+  EXPECT_EQ(all.after(0).job_id(), sweep);
+  EXPECT_EQ(Rerun(rerun.id(), file).name(), "rn18[1]") << "whose file has the sweep's name, too";
+  EXPECT_EQ(Rerun(sweep, File("other")).name(), "other");
+}
+
+TEST_F(SweepsRpc, OfASweepThatIsWaitedForDeletedJobsDoNotCount) {
+  const uint64_t sweep = Stored(File("rn18", "sweep: {grid: {seed: [1, 2]}}\n")).sweep().id();
+  for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(Cancel(sweep + i).ok());
+  v1::DeleteJobRequest request;
+  request.set_id(sweep);
+  request.set_actor("ada");
+  v1::DeleteJobResponse response;
+  Context context;
+  ASSERT_TRUE(jobs->DeleteJob(&context, request, &response).ok());
+  const auto shown = Get(Submit(File("all", "after: [{job: rn18, when: any}]\n"))).job();
+  ASSERT_EQ(shown.after_size(), 1);
+  EXPECT_EQ(shown.after(0).job_id(), sweep + 1);
 }
 
 TEST_F(SweepsRpc, ASweepIsManyJobsInOneSubmissionAndOnceForAKey) {

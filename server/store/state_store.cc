@@ -305,7 +305,7 @@ void StateStore::SaveJob(const JobRecord& job) {
            job.retry_at.micros, job.run == kNoRun ? kNoRunText : EncodeRun(job.run), by_hand.token,
            EncodeTexts(by_hand.hosts), by_hand.last_heard.micros, job.time_limit_ms, job.held_ms,
            TextOf(job.needs), job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid),
-           Signed(job.rerun_of.value()), EncodeAfter(job.after), job.not_before_wall.micros,
+           Signed(job.rerun_of.value()), TextOf(job.after), job.not_before_wall.micros,
            Signed(job.sweep.value()), EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes),
            job.max_nodes, job.resize_interval_ms, static_cast<int>(job.kind), job.per_node ? 1 : 0,
            job.device_seconds, job.cost);
@@ -315,6 +315,11 @@ void StateStore::SaveJob(const JobRecord& job) {
 const std::string& StateStore::TextOf(const Needs& needs) {
   if (last_needs_.second.empty() || last_needs_.first != needs) last_needs_ = {needs, EncodeNeeds(needs)};
   return last_needs_.second;
+}
+
+const std::string& StateStore::TextOf(const std::vector<Dependency>& after) {
+  if (last_after_.second.empty() || last_after_.first != after) last_after_ = {after, EncodeAfter(after)};
+  return last_after_.second;
 }
 
 void StateStore::SaveReason(JobId job, const Reason& reason) {

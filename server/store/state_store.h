@@ -154,6 +154,8 @@ class StateStore {
   Result<std::optional<SweepRecord>> FindSweep(JobId sweep);
   /// The owner's newest job of that name; of anybody's where the owner is empty.
   Result<std::optional<JobId>> NewestJobNamed(const std::string& name, const std::string& owner);
+  /// The same of sweeps.
+  Result<std::optional<JobId>> NewestSweepNamed(const std::string& name, const std::string& owner);
   /// True when that start of the job put the rank on the node.
   Result<bool> RankWasOn(RunKey run, uint32_t rank, const NodeId& node);
   Result<std::map<uint32_t, uint64_t>> EventPositions(RunKey run);
@@ -180,11 +182,14 @@ class StateStore {
   void LoadInstances(Admissions& out);
   Result<std::vector<SweepRecord>> LoadSweeps();
   const std::string& TextOf(const Needs& needs);
+  const std::string& TextOf(const std::vector<Dependency>& after);
 
   std::unique_ptr<Database> database_;  // its address is batch_'s
   std::unique_ptr<WriteBatch> batch_;
   std::string cluster_id_;
-  std::pair<Needs, std::string> last_needs_;  ///< as encoded: many jobs in a row have the same
+  // As encoded: many jobs in a row have the same.
+  std::pair<Needs, std::string> last_needs_;
+  std::pair<std::vector<Dependency>, std::string> last_after_;
 };
 
 /// The checkpoints of a job that were accepted, newest first. Throws SQLite::Exception.

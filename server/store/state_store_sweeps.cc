@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <string_view>
 
 #include "server/store/codec.h"
 #include "server/store/sql.h"
@@ -23,6 +24,18 @@ void FillRungs(Database& database, SweepRecord& sweep) {
         is_number ? query.getColumn(2).getDouble() : std::numeric_limits<double>::quiet_NaN();
   }
   query.reset();
+}
+
+/// By the number; of anybody's where the owner is empty.
+std::optional<JobId> NewestIn(Database& database, std::string_view table, const std::string& name,
+                              const std::string& owner) {
+  auto& query = database.Prepare(fmt::format(
+      "SELECT id FROM {} WHERE name = ?1 AND (?2 = '' OR owner = ?2) ORDER BY id DESC LIMIT 1", table));
+  BindAll(query, 1, name, owner);
+  std::optional<JobId> newest;
+  if (query.executeStep()) newest = JobId(Unsigned(query.getColumn(0)));
+  query.reset();
+  return newest;
 }
 
 }  // namespace
@@ -94,15 +107,11 @@ Result<std::optional<SweepRecord>> StateStore::FindSweep(JobId sweep) {
 }
 
 Result<std::optional<JobId>> StateStore::NewestJobNamed(const std::string& name, const std::string& owner) {
-  return database_->Guard([&] {
-    auto& query = database_->Prepare(
-        "SELECT id FROM jobs WHERE name = ?1 AND (?2 = '' OR owner = ?2) ORDER BY id DESC LIMIT 1");
-    BindAll(query, 1, name, owner);
-    std::optional<JobId> job;
-    if (query.executeStep()) job = JobId(Unsigned(query.getColumn(0)));
-    query.reset();
-    return job;
-  });
+  return database_->Guard([&] { return NewestIn(*database_, "jobs", name, owner); });
+}
+
+Result<std::optional<JobId>> StateStore::NewestSweepNamed(const std::string& name, const std::string& owner) {
+  return database_->Guard([&] { return NewestIn(*database_, "sweeps", name, owner); });
 }
 
 }  // namespace imgd
