@@ -54,6 +54,11 @@ std::string EncodeStep(JobId job, const StoredEvent& event) {
                      job, event.generation, event.time_us, DataOf(step).substr(1));
 }
 
+/// What was told before it may be of a state that is no more.
+bool IsRestore(const StoredDecision& decision) {
+  return decision.job == JobId() && decision.reason == static_cast<int>(ReasonCode::kRestored);
+}
+
 /// Of a node what its heartbeats tell.
 v1::Node ReadingsOf(const v1::Node& node) {
   v1::Node out = node;
@@ -114,10 +119,12 @@ std::vector<LiveFeed::Arrival> LiveFeed::Await() {
 }
 
 uint64_t LiveFeed::NewestDecision() {
-  // What was published can be read; nothing was since the daemon's start: all that is stored can.
-  if (const uint64_t published = engine_->events().Version(kDecisionsTopic); published != 0) return published;
   const auto range = reader_.DecisionRange();
-  return range ? range->second : last_;
+  if (!range) return last_;
+  // What is published is in the engine's view, too; nothing was since the daemon's start: all that is stored
+  // is. A published number may be of what could not be stored; it is given out anew after a restart.
+  const uint64_t published = engine_->events().Version(kDecisionsTopic);
+  return published == 0 ? range->second : std::min(published, range->second);
 }
 
 void LiveFeed::Begin() {
@@ -276,14 +283,19 @@ void LiveFeed::Admit(const std::vector<Arrival>& arrivals) {
   for (const auto& arrival : arrivals) {
     if (arrival.after && *arrival.after != last_) {
       SendMissed(arrival);
-      continue;
+    } else {
+      TakeIn(arrival.listener, "");
     }
-    const auto listener = arrival.listener.lock();
-    if (!listener) continue;
-    // Its number is what a browser sends when it comes again, though no event had one yet.
-    listener->Send(Frame(fmt::format("retry: {}\nid: {}\n\n", kComeAgainMs, last_)), {});
-    live_.push_back(arrival.listener);
   }
+}
+
+void LiveFeed::TakeIn(const std::weak_ptr<Listener>& weak, std::string_view first) {
+  const auto listener = weak.lock();
+  if (!listener) return;
+  // Its number is what a browser sends when it comes again, though no event had one yet.
+  listener->Send(
+      Frame(fmt::format("retry: {}\nid: {}\n{}event: live\ndata: {{}}\n\n", kComeAgainMs, last_, first)), {});
+  live_.push_back(weak);
 }
 
 std::string LiveFeed::SummaryNow(JobId id) {
@@ -301,15 +313,11 @@ void LiveFeed::SendMissed(const Arrival& arrival) {
   const auto listener = arrival.listener.lock();
   if (!listener) return;
   const auto range = reader_.DecisionRange();
-  const bool gone = !range || *arrival.after > last_ || *arrival.after + 1 < range->first;
   const auto missed = reader_.Decisions({.after = *arrival.after, .last = last_, .most = kMostOfPage});
+  const bool gone = !range || !missed || *arrival.after > last_ || *arrival.after + 1 < range->first ||
+                    (!missed->empty() && IsRestore(missed->front()));
   // One that can't have what it missed loads everything anew, which is right in any case.
-  if (gone || !missed) {
-    listener->Send(Frame(fmt::format("retry: {}\nid: {}\nevent: reset\ndata: {{}}\n\n", kComeAgainMs, last_)),
-                   {});
-    live_.push_back(arrival.listener);
-    return;
-  }
+  if (gone) return TakeIn(arrival.listener, "event: reset\ndata: {}\n\n");
   std::string text;
   uint64_t had = last_;
   if (!missed->empty()) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -28,7 +29,8 @@ class LiveFeed {
   ~LiveFeed();
 
   /// `after`: the number of the last event that it has had; it gets those that follow, whenever they were, or
-  /// is told that they are gone. Without one it gets those from now on. Thread-safe.
+  /// is told that they are gone. Without one it gets those from now on. It is told when it gets all that
+  /// happens; before that nothing comes but events that it missed and their jobs. Thread-safe.
   void Add(std::weak_ptr<Listener> listener, std::optional<uint64_t> after);
 
  private:
@@ -54,10 +56,13 @@ class LiveFeed {
   void Begin();
   void Look();
   void Admit(const std::vector<Arrival>& arrivals);
+  /// From now on it is sent what all are; `first` comes before the word that it is.
+  void TakeIn(const std::weak_ptr<Listener>& weak, std::string_view first);
   void SendMissed(const Arrival& arrival);
   /// The event with the job as it is now, or that it is no more.
   std::string SummaryNow(JobId id);
   void Broadcast(const std::string& text);
+  /// Of those that are stored.
   uint64_t NewestDecision();
   void AddDecisions(std::string& out);
   void AddJobs(std::string& out);

@@ -2,16 +2,21 @@
 
 #include <sys/resource.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "imgd/v1/dataset.grpc.pb.h"
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/rpc/testing/rpc_fixture.h"
+#include "server/store/backup.h"
+#include "server/store/restore.h"
 #include "server/web/testing/http_client.h"
 
 namespace imgd {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -121,6 +126,14 @@ struct LiveFeedTest : RpcTest {
     EXPECT_TRUE(answer && answer->status == 200) << (answer ? answer->body : "");
     return answer.value_or(web::TestAnswer{});
   }
+  void Register(const std::string& name) {
+    v1::RegisterDatasetRequest request;
+    request.mutable_dataset()->set_name(name);
+    request.mutable_dataset()->set_address("/data/" + name);
+    v1::RegisterDatasetResponse response;
+    Context context;
+    EXPECT_TRUE(v1::DatasetService::NewStub(channel)->RegisterDataset(&context, request, &response).ok());
+  }
   /// Numbers of the stored events after one.
   std::vector<std::string> Numbers(const std::string& after) {
     web::TestConnection connection(daemon->web_port());
@@ -223,6 +236,43 @@ TEST_F(LiveFeedTest, WhoComesAgainMissesNothing) {
   }
 }
 
+TEST_F(LiveFeedTest, ThatAllIsToldFromNowOnIsSaidAfterWhatWasMissed) {
+  Source other(daemon->web_port());
+  const std::string last = other.Begin();
+  EXPECT_EQ(other.Next()->name, "live");
+  for (int i = 0; i < 300; ++i) Submit(kGang);  // more than a page of them
+  const auto missed = Numbers(last);
+  ASSERT_GT(missed.size(), 256u);
+  Source late(daemon->web_port(), last);
+  size_t seen = 0;
+  for (auto event = late.Next();; event = late.Next()) {
+    ASSERT_TRUE(event.has_value());
+    if (event->name == "live") break;
+    if (event->name == "event") ++seen;
+  }
+  EXPECT_GE(seen, missed.size());
+  // What has no number is told to it as to the other.
+  Register("shapes");
+  for (Source* source : {&other, &late}) {
+    const auto told = source->Next("datasets");
+    ASSERT_TRUE(told.has_value());
+    EXPECT_EQ(told->data["datasets"][0]["name"], "shapes");
+  }
+}
+
+TEST_F(LiveFeedTest, NobodyIsGivenTheNumberOfWhatCouldNotBeStored) {
+  Submit(kJob);
+  {
+    const FullDisk full(4096);
+    v1::SubmitJobResponse response;
+    EXPECT_EQ(Submit(kJob, response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+  while (!List().warning().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Source source(daemon->web_port());
+  const std::string newest = source.Begin();
+  EXPECT_THAT(Numbers("0"), Contains(newest));
+}
+
 TEST_F(LiveFeedTest, AJobThatIsDeletedIsToldToThoseWhoListenAndToThoseWhoComeAgain) {
   const auto delete_job = [this](uint64_t id) {
     v1::DeleteJobRequest request;
@@ -262,6 +312,33 @@ TEST_F(LiveFeedTest, WhereTheGapCannotBeFilledItSaysSo) {
   EXPECT_EQ(no_number.status, 400);
 }
 
+TEST_F(LiveFeedTest, WhoHeardWhatABackupLacksLoadsAllAnewOnceItIsRestored) {
+  Submit(kJob);
+  const std::filesystem::path file = folder.string() + ".tar";
+  {
+    auto backup = BackupSource::Make(folder, "1.2.3", clock.Wall());
+    ASSERT_TRUE(backup.has_value()) << backup.error().message;
+    std::ofstream out(file, std::ios::binary);
+    for (auto piece = backup->Next(); piece && !piece->empty(); piece = backup->Next()) out << *piece;
+  }
+  Submit(kJob);  // is not in it
+  const std::string last = Source(daemon->web_port()).Begin();
+  daemon.reset();
+  const auto restored = RestoreBackup(
+      {.file = file, .state_dir = folder, .replace = true, .now = {clock.Wall().micros + 1'000'000}});
+  ASSERT_TRUE(restored.has_value()) << restored.error().ToString();
+  StartDaemon();
+  Source source(daemon->web_port(), last);
+  const auto first = source.Next();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->name, "reset");
+  // And is told that once.
+  Submit(kJob);
+  Source again(daemon->web_port(), first->id);
+  EXPECT_EQ(again.Next()->name, "event");
+  std::filesystem::remove(file);
+}
+
 TEST_F(LiveFeedTest, HundredsListenAndAllHearTheSame) {
   constexpr int kListeners = 300;
   std::vector<std::unique_ptr<Source>> sources;
@@ -296,15 +373,7 @@ TEST_F(LiveFeedTest, ATokenIsNeededWhereThereIsOne) {
 TEST_F(LiveFeedTest, DataSetsThatChangeAreToldAndThoseThatGo) {
   Source page(daemon->web_port());
   page.Begin();
-  const auto sets = v1::DatasetService::NewStub(channel);
-  v1::RegisterDatasetRequest request;
-  request.mutable_dataset()->set_name("shapes");
-  request.mutable_dataset()->set_address("/data/shapes");
-  v1::RegisterDatasetResponse response;
-  {
-    Context context;
-    ASSERT_TRUE(sets->RegisterDataset(&context, request, &response).ok());
-  }
+  Register("shapes");
   auto seen = page.Next("datasets");
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->data["datasets"][0]["address"], "/data/shapes");
@@ -314,7 +383,7 @@ TEST_F(LiveFeedTest, DataSetsThatChangeAreToldAndThoseThatGo) {
   v1::RemoveDatasetResponse removed;
   {
     Context context;
-    ASSERT_TRUE(sets->RemoveDataset(&context, removal, &removed).ok());
+    ASSERT_TRUE(v1::DatasetService::NewStub(channel)->RemoveDataset(&context, removal, &removed).ok());
   }
   seen = page.Next("datasets");
   ASSERT_TRUE(seen);

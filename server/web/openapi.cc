@@ -226,7 +226,8 @@ void AddStreamAndSession(Json& paths) {
   const Json last = {{"name", "Last-Event-ID"}, {"in", "header"}, {"schema", {{"type", "string"}}}};
   paths["/api/v1/stream"]["get"] =
       OtherOperation("StreamEvents", "Live", Scope::kView,
-                     "Server-Sent Events without an end: event, job, job_gone, step, nodes, datasets, reset",
+                     "Server-Sent Events without an end: event, job, job_gone, step, nodes, datasets, live, "
+                     "reset",
                      TextContent("text/event-stream"), Json::array({last}));
   const Json nothing = JsonContent({{"type", "object"}, {"additionalProperties", false}});
   auto& session = paths["/api/v1/session"];

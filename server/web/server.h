@@ -19,7 +19,7 @@ struct WebSettings {
   size_t most_connections =
       512;                       ///< beyond them one that waits for a request gives way; else more are closed
   size_t most_listeners = 4096;  ///< of answers that have no end, beside those; more get 503
-  size_t most_unsent_bytes = 512 << 10;  ///< of such an answer; a caller that falls behind is disconnected
+  size_t most_unsent_bytes = 512 << 10;  ///< of such an answer, behind the piece being sent; more: it ends
   size_t most_downloads = 32;            ///< bodies that are read while they are sent; more get 503
   size_t most_in_flight = 256;           ///< requests that wait for their answer; more get 503
   size_t most_header_bytes = 16 << 10;

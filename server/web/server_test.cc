@@ -281,6 +281,27 @@ TEST_F(WebServerTest, AListenerThatDoesNotReadIsDisconnected) {
   }
 }
 
+TEST_F(WebServerTest, WhoStillReadsALongPieceGetsWhatComesAfterIt) {
+  settings.most_unsent_bytes = 1000;
+  Start();
+  TestConnection slow(server->port());
+  ASSERT_TRUE(slow.Get("/feed").has_value());
+  const auto listener = TakeListener().lock();
+  ASSERT_TRUE(listener);
+  std::atomic<bool> sent = false;
+  listener->Send(Chunk("first"), [&sent] { sent = true; });
+  EXPECT_EQ(slow.ReadChunk().value_or(""), "first");
+  while (!sent) std::this_thread::sleep_for(milliseconds(1));
+  // More than the system takes at once; so is the third, which has nothing but a small one before it.
+  const std::string whole(32'000'000, 'x');
+  listener->Send(Chunk(whole), {});
+  listener->Send(Chunk("small"), {});
+  listener->Send(Chunk(whole), {});
+  EXPECT_TRUE(slow.ReadChunk().value_or("") == whole);
+  EXPECT_EQ(slow.ReadChunk().value_or(""), "small");
+  EXPECT_TRUE(slow.ReadChunk().value_or("") == whole);
+}
+
 TEST_F(WebServerTest, HeadAnswersAsGetDoesWithoutTheBody) {
   Start();
   TestConnection connection(server->port());

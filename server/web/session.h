@@ -321,11 +321,12 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
 
   void Queue(Piece piece, std::function<void()> then) {
     if (!tcp().socket().is_open()) return;
-    unsent_bytes_ += piece->size();
+    // A caller that is slower than what happens: it can come again and go on from where it was. How long one
+    // piece is says nothing of that; `write_limit` is for it.
+    if (queued_bytes_ > shared_->settings.most_unsent_bytes) return tcp().close();
     unsent_.emplace_back(std::move(piece), std::move(then));
     if (unsent_.size() == 1) return SendFirst();
-    // A caller that is slower than what happens: it can come again and go on from where it was.
-    if (unsent_bytes_ > shared_->settings.most_unsent_bytes) tcp().close();
+    queued_bytes_ += unsent_.back().first->size();
   }
 
   void SendFirst() {
@@ -339,9 +340,11 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
 
   void Sent() {
     const auto then = std::move(unsent_.front().second);
-    unsent_bytes_ -= unsent_.front().first->size();
     unsent_.pop_front();
-    if (!unsent_.empty()) SendFirst();
+    if (!unsent_.empty()) {
+      queued_bytes_ -= unsent_.front().first->size();
+      SendFirst();
+    }
     if (then) then();
   }
 
@@ -419,8 +422,8 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   Duration session_left_{};
   std::optional<boost::asio::steady_timer> session_end_;  ///< of a listener
   bool listening_ = false;
-  std::deque<std::pair<Piece, std::function<void()>>> unsent_;  ///< the first one is being sent
-  size_t unsent_bytes_ = 0;
+  std::deque<std::pair<Piece, std::function<void()>>> unsent_;  ///< the first one is being sent, others wait
+  size_t queued_bytes_ = 0;
   std::shared_ptr<BodySource> source_;  ///< while its body is sent
   uint64_t source_left_ = 0;
   std::string piece_;  ///< of it, that is being sent

@@ -114,4 +114,4 @@ def test_of_a_real_run(cluster: Cluster, make_job: MakeJob, dataset: Path) -> No
             if kind == "job_gone":
                 break
     assert not faults, faults
-    assert seen == {"event", "job", "job_gone", "step", "nodes", "datasets"}
+    assert seen == {"event", "job", "job_gone", "step", "nodes", "datasets", "live"}

@@ -17,11 +17,11 @@ export class Hub {
   /** Gives `response` what comes from now on, and what came after event `lastId`. */
   join(response: ServerResponse, lastId: number | null): void {
     response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
-    response.write(': here\n\n');
     if (lastId !== null) {
       if (lastId < this.#oldest) response.write('event: reset\ndata: {}\n\n');
       for (const one of this.#kept) if (one.id > lastId) response.write(one.text);
     }
+    response.write('event: live\ndata: {}\n\n');
     this.#streams.add(response);
     response.on('close', () => this.#streams.delete(response));
   }

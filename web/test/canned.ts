@@ -4,7 +4,7 @@ import { ROUTES } from '../dev/api.ts';
 import { DevServer } from '../dev/server.ts';
 import { SseParser } from '../src/api/sse.ts';
 
-const EVENTS = ['event', 'job', 'job_gone', 'step', 'nodes', 'datasets'];
+const EVENTS = ['event', 'job', 'job_gone', 'step', 'nodes', 'datasets', 'live'];
 // Figures of every kind, ranks among them.
 const QUERIES: Record<string, string> = {
   'jobs/*/metrics': '?names=loss,val_top1,slowest_rank&points=50&smooth=0.5&ranks=true',

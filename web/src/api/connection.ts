@@ -1,6 +1,7 @@
 import { SseParser, type StreamEvent } from './sse.ts';
 
-/** How the stream is: `lost` has the time of the next try, milliseconds since 1970. */
+/** How the stream is: `live` once imgd tells all that happens, no longer what was missed alone; `lost` has the time of the
+ * next try, milliseconds since 1970. */
 export type Status =
   | { state: 'connecting' }
   | { state: 'live' }
@@ -36,9 +37,9 @@ export class Connection {
     this.#listener = listener;
   }
 
-  /** Connects, or connects anew in another session. */
+  /** Connects, or connects anew in another session, and where it was denied. */
   start(session: number): void {
-    if (this.#abort && session <= this.#session) return;
+    if (this.#abort && session <= this.#session && this.status.state !== 'denied') return;
     this.#session = session;
     this.retryNow();
   }
@@ -90,14 +91,16 @@ export class Connection {
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         clearTimeout(silence);
         silence = setTimeout(() => abort.abort(), SILENCE_MS);
-        // With the first words, which come at once, and not with the head: imgd then tells all that happens. A proxy may send a
-        // head and no more.
+        // With the first words, and not with the head: a proxy may send a head and no more.
         this.#wait = FIRST_WAIT_MS;
-        this.#lostSince = 0;
-        if (this.status.state !== 'live') this.#set({ state: 'live' });
         const events = parser.push(part.value);
         if (parser.lastId) this.#lastId = parser.lastId;
-        for (const event of events) this.#listener.event(event);
+        for (const event of events) {
+          this.#listener.event(event);
+          if (event.type !== 'live') continue;
+          this.#lostSince = 0;
+          this.#set({ state: 'live' });
+        }
       }
       return false;
     } finally {

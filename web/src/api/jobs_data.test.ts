@@ -77,7 +77,7 @@ test('what the stream told since the question is kept, and nothing that was ther
   // The first page is read again once the stream tells; that this fails is no fault of the list.
   startLive();
   await until('the stream', () => stream !== undefined);
-  say('hello', {});
+  say('live', {});
   (await next()).fail();
   await settle();
   assert.equal(jobsState.value.error, '');
