@@ -193,7 +193,6 @@ size_t LogFollower::AddLine(const LogRecord& record, v1::LogLines* out) {
   line->set_text(ToUtf8(record.text));
   line->set_generation(generation_);
   last_ = record.number;
-  last_time_us_ = record.time_us;
   last_text_ = line->text();
   return line->text().size() + kLineOverheadBytes;
 }
@@ -217,6 +216,7 @@ size_t LogFollower::Read(size_t max_bytes, v1::LogLines* out) {
                             : LogParse::kPartial;
     if (parsed == LogParse::kRecord) {
       consumed_ += used;
+      last_time_us_ = record.time_us;
       if (record.number <= last_) continue;
       if (record.number > last_ + 1) bytes += AddGap(record.number - 1, out);
       bytes += AddLine(record, out);

@@ -65,7 +65,8 @@ class EventFollower {
 };
 
 /// Follows one rank's log segments and hands the lines on, each once and in order. Lines that are missing
-/// (dropped, or lost to a full disk) are replaced by one line that says how many. Not thread-safe.
+/// (dropped, or lost to a full disk) are replaced by one line that says how many, with the time of the line
+/// that follows, or at the end of the one before. Not thread-safe.
 class LogFollower {
  public:
   LogFollower(const RunDir& dir, uint32_t local_rank, uint32_t rank, uint64_t generation);
@@ -100,7 +101,7 @@ class LogFollower {
   size_t consumed_ = 0;  ///< of buffer_
   uint64_t last_ = 0;
   uint64_t acknowledged_ = 0;
-  int64_t last_time_us_ = 0;
+  int64_t last_time_us_ = 0;  ///< of the line that was read last
   std::string last_text_;
   std::optional<uint64_t> end_;
 };

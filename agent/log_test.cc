@@ -166,6 +166,28 @@ TEST_F(LogTest, ATornTailIsWaitedForAndAnEndWithoutItIsSaid) {
   EXPECT_THAT(ReadAll(follower), ElementsAre(HasSubstr("4:[imgagent] 2 lines are missing here (3 to 4)")));
 }
 
+TEST_F(LogTest, AGapIsOfTheTimeOfTheLineAfterItOrTheLast) {
+  std::string data;
+  AppendLogRecord(data, {9, 500, false, "later"});
+  dir_.Write("log.0.9", data);
+  // Of an agent that has just begun, which has seen no line of before.
+  auto follower = Follower();
+  follower.GoOnAfter(3);
+  v1::LogLines batch;
+  EXPECT_GT(follower.Read(1 << 10, &batch), 0);
+  ASSERT_EQ(batch.lines_size(), 2);
+  EXPECT_EQ(batch.lines(0).line_number(), 8);
+  EXPECT_EQ(batch.lines(0).time_us(), 500);
+  auto other = Follower();
+  other.GoOnAfter(9);
+  other.SetEnd(12);
+  v1::LogLines end;
+  EXPECT_GT(other.Read(1 << 10, &end), 0);
+  ASSERT_EQ(end.lines_size(), 1);
+  EXPECT_EQ(end.lines(0).line_number(), 12);
+  EXPECT_EQ(end.lines(0).time_us(), 500);
+}
+
 TEST_F(LogTest, ADamagedSegmentCostsItsLinesAndNotTheNext) {
   std::string data;
   AppendLogRecord(data, {1, 1, false, "good"});

@@ -107,12 +107,15 @@ void Engine::Handle(HandReportInput& input) {
   AnswerLater<HandAnswer>(std::move(input.done), TakeReport(input.report));
 }
 
+/// Numbered here: after a restore less is stored than the trainer counts. Its events' numbers keep out what
+/// comes twice.
 void Engine::OnTrainerNote(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {
   const JobRecord* job = reactor_.state().FindJob(run.job);
   if (job == nullptr || !job->by_hand) return;  // others' logs have every line, with numbers of their own
   const auto& note = event.note();
-  OrFail(
-      log_store_.Append({run, rank}, {{note.line_number(), event.time_us(), note.is_stderr(), note.text()}}));
+  const LogStream stream{run, rank};
+  const uint64_t last = OrFail(log_store_.Append(stream, {}));
+  OrFail(log_store_.Append(stream, {{last + 1, event.time_us(), note.is_stderr(), note.text()}}));
   new_logs_.insert(run.job);
 }
 

@@ -66,6 +66,7 @@ void Engine::Remove(const JobRecord& job, const std::string& actor, std::string_
 void Engine::SaveRemoved() {
   for (const auto& [id, actor, why] : removed_) {
     state_.DeleteJob(id);
+    log_store_.LeaveOut(id);
     metrics_.RemoveJob(id);
     AppendDecision({.job = id,
                     .reason = {ReasonCode::kNone, fmt::format("job {} was {}", id, why)},
@@ -111,18 +112,24 @@ std::vector<JobId> Engine::JobsOverLogs(bool& more) {
 std::vector<JobId> Engine::JobOverFigures(bool& more) {
   if (OrFail(metrics_.UsedBytes()) <= settings_.metrics_total_bytes) return {};
   const auto ended = OrFail(state_.EndedJobs(metrics_gone_, now_.wall, kMostRemoved));
-  more = more || ended.size() == kMostRemoved;
   for (const auto& job : ended) {
     metrics_gone_ = job;
     if (!OrFail(metrics_.HasFigures(job.id))) continue;
     more = true;  // how much there is then shows only afterwards
     return {job.id};
   }
+  const bool others = ended.size() == kMostRemoved;
+  more = more || others;
+  // The clock may have been put back, so that a job that ended since is among those that were passed.
+  if (!others) metrics_gone_ = {};
   return {};
 }
 
 void Engine::RemoveLogs(const std::vector<JobId>& jobs, const char* why) {
-  for (const JobId id : jobs) metrics_.RemoveLogs(id);
+  for (const JobId id : jobs) {
+    log_store_.LeaveOut(id);
+    metrics_.RemoveLogs(id);
+  }
   if (jobs.empty()) return;
   done_.push_back([this, jobs, why](const Status& status) {
     if (!status) return;

@@ -14,6 +14,7 @@ namespace imgd {
 namespace {
 
 using testing::ElementsAre;
+using testing::IsEmpty;
 using testing::SizeIs;
 
 /// An agent in this process: keeps what it is sent, and does as it is told from its own thread.
@@ -73,6 +74,11 @@ struct EngineTest : testing::Test {
   }
   void Open() { OpenWith(&clock); }
   void OpenWith(const Clock* with) {
+    Load(with);
+    if (!HasFatalFailure()) engine->Start();
+  }
+  /// What is asked of the engine before its Start() is one batch.
+  void Load(const Clock* with) {
     pool.reset();
     engine.reset();
     auto opened = Engine::Open({.state_dir = folder, .version = "test"}, with);
@@ -81,7 +87,6 @@ struct EngineTest : testing::Test {
     auto readers = ReadPool::Start(folder, 3);
     ASSERT_TRUE(readers.has_value()) << readers.error().message;
     pool = std::move(*readers);
-    engine->Start();
   }
 
   Result<SubmitAnswer> Submit(const std::string& key = "") {
@@ -145,6 +150,15 @@ v1::ConnectRequest StatusOf(const v1::RunId& run, v1::RunPhase phase, bool ended
   return request;
 }
 
+v1::ConnectRequest LineOf(const v1::RunId& run, uint64_t number, const std::string& text) {
+  v1::ConnectRequest request;
+  *request.mutable_log_lines()->mutable_run() = run;
+  auto* line = request.mutable_log_lines()->add_lines();
+  line->set_line_number(number);
+  line->set_text(text);
+  return request;
+}
+
 /// Trains every job that it is given to the end, until its stream is ended.
 void Serve(Engine& engine, const std::string& node) {
   auto link = std::make_shared<LocalAgent>();
@@ -174,12 +188,7 @@ void Serve(Engine& engine, const std::string& node) {
         if (i == 10) event->mutable_finished();
       }
       say(std::move(events));
-      v1::ConnectRequest lines;
-      *lines.mutable_log_lines()->mutable_run() = run;
-      auto* line = lines.mutable_log_lines()->add_lines();
-      line->set_line_number(1);
-      line->set_text("done");
-      say(std::move(lines));
+      say(LineOf(run, 1, "done"));
       say(StatusOf(run, v1::RUN_PHASE_GONE, true));
     }
   }
@@ -285,6 +294,72 @@ TEST_F(EngineTest, ANewJobIsAnsweredWithItsRecordAndAKnownOneWithItsNumber) {
   const auto again = Submit("key").value();
   EXPECT_EQ(again.job, first.job);
   EXPECT_FALSE(again.record.has_value());
+}
+
+TEST_F(EngineTest, OfLinesThatComeWithTheirJobsDeletionNothingIsLeft) {
+  std::thread agent([this] { Serve(*engine, "a"); });
+  const JobId job = Submit().value().job;
+  WaitForEnd(job);
+  engine->CloseAgents();
+  agent.join();
+  Load(&clock);
+  const auto link = std::make_shared<LocalAgent>();
+  const uint64_t session = engine->NewSession();
+  engine->OnAgentMessage(link, session, Hello("a"));
+  v1::RunId run;
+  run.set_job_id(job.value());
+  run.set_generation(1);
+  engine->OnAgentMessage(link, session, LineOf(run, 2, "late"));
+  std::promise<Status> deleted;
+  engine->Delete(job, "ada", [&deleted](Status status) { deleted.set_value(std::move(status)); });
+  engine->Start();
+  ASSERT_TRUE(deleted.get_future().get().has_value());
+  EXPECT_THAT(Read([](Reader& reader) { return reader.LogSizes(1).value(); }), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(folder / "logs" / std::to_string(job.value())));
+}
+
+/// The machine's clocks, with a time of day that a test may put back.
+struct TurnedBackClock final : Clock {
+  Instant Now() const override { return SystemClock().Now(); }
+  WallTime Wall() const override { return {SystemClock().Wall().micros - back_micros}; }
+  std::atomic<int64_t> back_micros = 0;
+};
+
+struct FigureLimitTest : EngineTest {
+  void SetUp() override {
+    EngineTest::SetUp();
+    OpenWith(&turned_back);
+  }
+  uint64_t FigureBytes(JobId job) {
+    return Read([job](Reader& reader) { return reader.FigureBytes(job).value(); });
+  }
+  /// Has the engine look for figures that are too much until none of the job's are left.
+  void AwaitNoFigures(JobId job) {
+    for (int i = 0; i < 600 && FigureBytes(job) > 0; ++i) {
+      std::promise<Status> answer;
+      engine->ChangeSettings({.settings = {.metrics_total_bytes = 1}, .actor = "ada", .text = ""},
+                             [&answer](Status status) { answer.set_value(std::move(status)); });
+      ASSERT_TRUE(answer.get_future().get().has_value());
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    EXPECT_EQ(FigureBytes(job), 0u);
+  }
+
+  TurnedBackClock turned_back;
+};
+
+TEST_F(FigureLimitTest, FiguresOfAJobThatEndsAfterTheClockWasPutBackGoToo) {
+  std::thread agent([this] { Serve(*engine, "a"); });
+  const JobId before = Submit().value().job;
+  WaitForEnd(before);
+  EXPECT_GT(FigureBytes(before), 0u);
+  AwaitNoFigures(before);
+  turned_back.back_micros = 3'600'000'000;
+  const JobId after = Submit().value().job;
+  WaitForEnd(after);
+  AwaitNoFigures(after);
+  engine->CloseAgents();
+  agent.join();
 }
 
 /// Each look at it takes a moment, so that what the engine does seems to take as long as in a cluster of

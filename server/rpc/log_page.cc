@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "server/rpc/errors.h"
 #include "server/rpc/log_places.h"
@@ -66,7 +69,8 @@ class LogPage {
   Status FillBackwards(Generation generation);
   Status FillForwards(Generation first, Generation last);
   Result<bool> AddStart(Generation generation);
-  Status AddRankForwards(const LogStream& stream, const LogPosition& stored, size_t bytes, uint64_t read);
+  Result<bool> AddRankForwards(const LogStream& stream, const LogPosition& stored, size_t bytes,
+                               uint64_t read);
 
   const v1::ListLogsRequest& request_;
   const std::filesystem::path& folder_;
@@ -123,10 +127,7 @@ Status LogPage::Fill() {
   const bool forwards = !request_.after().empty() || request_.has_after_line();
   const bool later = !request_.after().empty() && !request_.has_generation();
   IMGD_TRY(forwards ? FillForwards(first, later ? row->job.generation : first) : FillBackwards(first));
-  std::stable_sort(out_.mutable_lines()->begin(), out_.mutable_lines()->end(),
-                   [](const v1::LogLine& a, const v1::LogLine& b) {
-                     return std::pair(a.generation(), a.time_us()) < std::pair(b.generation(), b.time_us());
-                   });
+  SortByTime(*out_.mutable_lines());
   out_.set_generation(next_.generation.value());
   out_.set_next(EncodePlaces(next_));
   return {};
@@ -172,35 +173,38 @@ Result<bool> LogPage::AddStart(Generation generation) {
   IMGD_ASSIGN(const auto positions, Positions(generation));
   bool all = true;
   for (const auto& [rank, position] : positions) {
-    IMGD_TRY(AddRankForwards({{job_, generation}, rank}, position, kMostBytesOfPage / positions.size(),
-                             kMostBytesOn / positions.size()));
-    all = all && next_.lines[rank] >= position.last_line;
+    IMGD_ASSIGN(const bool all_of_rank,
+                AddRankForwards({{job_, generation}, rank}, position, kMostBytesOfPage / positions.size(),
+                                kMostBytesOn / positions.size()));
+    all = all && all_of_rank;
   }
   if (!all) out_.set_truncated(true);
   return all;
 }
 
-Status LogPage::AddRankForwards(const LogStream& stream, const LogPosition& stored, size_t bytes,
-                                uint64_t read) {
+/// Likewise. The last lines of a log that was restored without its file are not there: the place stays before
+/// them, so that the first line after them says so.
+Result<bool> LogPage::AddRankForwards(const LogStream& stream, const LogPosition& stored, size_t bytes,
+                                      uint64_t read) {
   uint64_t& place = next_.lines[stream.rank];
-  if (place >= stored.last_line) return {};
+  if (place >= stored.last_line) return true;
   IMGD_ASSIGN(LogCursor cursor, CursorAfter(folder_, stream, stored, place));
   uint64_t lines = 0;
   size_t taken = 0;
   for (uint64_t done = 0; done < read; done += kBytesOfReading) {
     IMGD_ASSIGN(const auto found, ReadLines(folder_, stream, stored, cursor, kBytesOfReading));
-    if (found.empty()) return {};
+    if (found.empty()) return true;
     for (const auto& line : found) {
       if (filter_.Takes(line)) {
         taken += line.text.size();
-        if (lines == most_lines_ || (lines > 0 && taken > bytes)) return {};
+        if (lines == most_lines_ || (lines > 0 && taken > bytes)) return false;
         *out_.add_lines() = ToProto(line, stream.rank, stream.run.generation);
         ++lines;
       }
       place = line.number;
     }
   }
-  return {};
+  return place >= stored.last_line;
 }
 
 }  // namespace
@@ -214,6 +218,27 @@ v1::LogLine ToProto(const StoredLine& line, uint32_t rank, Generation generation
   out.set_text(line.text);
   out.set_generation(generation.value());
   return out;
+}
+
+void SortByTime(google::protobuf::RepeatedPtrField<v1::LogLine>& lines) {
+  struct Placed {
+    uint64_t generation;
+    int64_t time_us;
+    v1::LogLine line;
+  };
+  std::vector<Placed> placed;
+  placed.reserve(static_cast<size_t>(lines.size()));
+  std::map<std::pair<uint64_t, uint32_t>, int64_t> newest;  // time so far, by start and rank
+  for (auto& line : lines) {
+    int64_t& time_us = newest.try_emplace({line.generation(), line.rank()}, line.time_us()).first->second;
+    time_us = std::max<int64_t>(time_us, line.time_us());
+    placed.push_back({line.generation(), time_us, std::move(line)});
+  }
+  std::stable_sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
+    return std::tie(a.generation, a.time_us) < std::tie(b.generation, b.time_us);
+  });
+  auto to = lines.begin();
+  for (auto& item : placed) *to++ = std::move(item.line);
 }
 
 bool IsSearch(const v1::ListLogsRequest& request) {

@@ -29,8 +29,9 @@ LogStreamReader::LogStreamReader(const v1::ReadLogsRequest& request, std::string
       engine_(engine),
       clock_(clock),
       request_(request),
-      attached_by_(std::move(attached_by)),
-      generation_(request.generation()) {}
+      attached_by_(std::move(attached_by)) {
+  if (request_.generation() == 0) request_.clear_generation();  // as good as absent
+}
 
 PumpedStream<v1::ReadLogsResponse>::Step LogStreamReader::Read(Reader& reader,
                                                                std::vector<v1::ReadLogsResponse>& out) {
@@ -44,8 +45,10 @@ Result<PumpedStream<v1::ReadLogsResponse>::Step> LogStreamReader::ReadStep(
   const uint64_t seen = engine_->logs().Version(job());
   IMGD_ASSIGN(const auto row, reader.Job(job(), false));
   if (!row) return tl::unexpected(NoJob(job()));
-  if (request_.has_generation() && generation_ > row->job.generation && !request_.follow()) {
-    return Fail(ErrorCode::kNotFound, "job {} has no start {}; its latest is {}", job(), generation_,
+  if (!generation_)
+    generation_ = request_.has_generation() ? Generation(request_.generation()) : row->job.generation;
+  if (*generation_ > row->job.generation && !request_.follow()) {
+    return Fail(ErrorCode::kNotFound, "job {} has no start {}; its latest is {}", job(), *generation_,
                 row->job.generation);
   }
   const uint32_t most = row->job.MostNodes() * row->job.RanksOnNode();
@@ -54,30 +57,29 @@ Result<PumpedStream<v1::ReadLogsResponse>::Step> LogStreamReader::ReadStep(
                 request_.rank(), most - 1);
   }
   if (!attached_by_.empty()) NoteAttached();
-  if (generation_ == Generation()) generation_ = row->job.generation;
-  std::vector<v1::LogLine> lines;
-  IMGD_ASSIGN(const bool more, ReadRanks(reader, lines));
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const v1::LogLine& a, const v1::LogLine& b) { return a.time_us() < b.time_us(); });
-  const bool news = !lines.empty();
+  v1::ReadLogsResponse response;
+  IMGD_ASSIGN(const bool more, ReadRanks(reader, response));
+  const bool news = response.lines_size() > 0;
   if (news) {
-    auto& response = out.emplace_back();
-    for (auto& line : lines) *response.add_lines() = std::move(line);
+    SortByTime(*response.mutable_lines());
+    out.push_back(std::move(response));
   }
   if (more) return Step{.what = Step::kMore};
   if (!request_.follow()) return Step{.what = Step::kEnd};
-  if (!request_.has_generation() && row->job.generation > generation_ && !news) {
+  if (request_.has_generation()) return AtEnd(row->job, seen, news);
+  IMGD_ASSIGN(const auto next, reader.NextStartWithLog(job(), *generation_));
+  if (!next) return AtEnd(row->job, seen, news);
+  if (!news) {
     // The job has started again; nothing of the old start was left.
-    generation_ = row->job.generation;
+    generation_ = next;
     cursors_.clear();
     request_.set_tail(0);
-    return Step{.what = Step::kMore};
   }
-  return AtEnd(row->job, seen, news);
+  return Step{.what = Step::kMore};
 }
 
-Result<bool> LogStreamReader::ReadRanks(Reader& reader, std::vector<v1::LogLine>& lines) {
-  const RunKey run{job(), generation_};
+Result<bool> LogStreamReader::ReadRanks(Reader& reader, v1::ReadLogsResponse& out) {
+  const RunKey run{job(), *generation_};
   IMGD_ASSIGN(auto positions, reader.LogPositions(run));
   if (request_.has_rank())
     std::erase_if(positions, [this](const auto& item) { return item.first != request_.rank(); });
@@ -98,7 +100,7 @@ Result<bool> LogStreamReader::ReadRanks(Reader& reader, std::vector<v1::LogLine>
                   ReadLines(engine_->log_folder(), stream, stored, cursor, kMostBytesOfRank));
       for (const auto& line : read) {
         bytes += line.text.size();
-        lines.push_back(ToProto(line, rank, generation_));
+        *out.add_lines() = ToProto(line, rank, run.generation);
       }
       if (!read.empty()) more = more || cursor.last_line < stored.last_line;
       next_rank_ = rank + 1;
@@ -124,7 +126,7 @@ void LogStreamReader::NoteAttached() {
 PumpedStream<v1::ReadLogsResponse>::Step LogStreamReader::AtEnd(const JobRecord& job, uint64_t seen,
                                                                 bool news) {
   const Instant now = clock_->Now();
-  const bool old_start = request_.has_generation() && job.generation > generation_;
+  const bool old_start = request_.has_generation() && job.generation > *generation_;
   if (!IsFinal(job.state) && !old_start)
     return {.what = Step::kWait, .seen = seen, .deadline = now + kLookAgain};
   const auto since_end = std::chrono::microseconds(clock_->Wall().micros - job.ended.micros);

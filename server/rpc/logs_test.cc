@@ -1,5 +1,7 @@
+#include "server/rpc/log_page.h"
 #include "server/rpc/log_places.h"
 #include "server/rpc/testing/rpc_fixture.h"
+#include "server/store/metrics_store.h"
 
 namespace imgd {
 namespace {
@@ -32,6 +34,20 @@ struct LogPages : RpcTest {
     request.set_tail(tail);
     return request;
   }
+  /// 600 lines, some 5 MB.
+  static void WriteMuch(FakeAgent& agent, const v1::RunId& run) {
+    for (uint64_t n = 1; n <= 600; n += 50) {
+      std::vector<std::string> lines;
+      for (uint64_t i = n; i < n + 50; ++i) lines.push_back(fmt::format("{} {}", i, std::string(9000, 'x')));
+      ASSERT_EQ(agent.Lines(run, 0, n, lines), n + 49);
+    }
+  }
+  /// The run fails, and the job starts again.
+  v1::RunId StartAgain(FakeAgent& agent, const v1::RunId& run) {
+    agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 0, 9)});
+    EXPECT_TRUE(agent.NextCommand()->has_forget_run());
+    return BringUp(agent);
+  }
 };
 
 TEST_F(LogPages, FollowingGoesOnIntoTheNextStart) {
@@ -45,9 +61,7 @@ TEST_F(LogPages, FollowingGoesOnIntoTheNextStart) {
   request.set_after(page.next());
   EXPECT_THAT(Texts(List(request)), IsEmpty());
   agent.Lines(first, 0, 4, {"four"});
-  agent.Phase(first, v1::RUN_PHASE_GONE, {MakeExit(0, 0, 9)});
-  ASSERT_TRUE(agent.NextCommand()->has_forget_run());
-  const v1::RunId second = BringUp(agent);
+  const v1::RunId second = StartAgain(agent, first);
   agent.Lines(second, 0, 1, {"again", "and on"});
   // Its numbers are below those that were read of the first start.
   page = List(request);
@@ -60,15 +74,96 @@ TEST_F(LogPages, FollowingGoesOnIntoTheNextStart) {
   EXPECT_THAT(Texts(List(request)), ElementsAre("1.4 four")) << "only that start was asked for";
 }
 
+TEST_F(LogPages, AFollowerSeesEveryStartHoweverSlowlyItReads) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId first = BringUp(agent);
+  WriteMuch(agent, first);
+  v1::ReadLogsRequest request;
+  request.set_id(id);
+  request.set_follow(true);
+  Context context;
+  auto stream = jobs->ReadLogs(&context, request);
+  v1::ReadLogsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  // The second start comes and goes while most of the first one's lines are not sent yet.
+  const v1::RunId second = StartAgain(agent, first);
+  agent.Lines(second, 0, 1, {"second"});
+  const v1::RunId third = StartAgain(agent, second);
+  agent.Lines(third, 0, 1, {"third"});
+  std::vector<std::string> later;
+  while ((later.empty() || later.back() != "3 third") && stream->Read(&response)) {
+    for (const auto& line : response.lines()) {
+      if (line.generation() > 1) later.push_back(fmt::format("{} {}", line.generation(), line.text()));
+    }
+  }
+  EXPECT_THAT(later, ElementsAre("2 second", "3 third"));
+  context.TryCancel();
+  while (stream->Read(&response)) {
+  }
+  (void)stream->Finish();
+}
+
+TEST_F(LogPages, LinesThatARestoreDidNotFindKeepNobodyFromTheNextStart) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId first = BringUp(agent);
+  agent.Lines(first, 0, 1, {"one", "two", "three"});
+  const v1::RunId second = StartAgain(agent, first);
+  agent.Lines(second, 0, 1, {"again"});
+  daemon.reset();
+  std::filesystem::remove_all(folder / "logs" / std::to_string(id) / "1");
+  {
+    auto metrics = MetricsStore::Open(folder);
+    ASSERT_TRUE(metrics.has_value());
+    metrics->SaveLogPosition({{JobId(id), Generation(1)}, 0}, {.last_line = 3, .segment = 1});
+    ASSERT_TRUE(metrics->Commit());
+  }
+  StartDaemon();
+  auto request = Of(id);
+  request.set_after("1-0.1");
+  const auto page = List(request);
+  EXPECT_THAT(Texts(page), ElementsAre("2.1 again"));
+  EXPECT_FALSE(page.truncated());
+  EXPECT_EQ(page.next(), "2-0.1");
+}
+
+TEST_F(LogPages, LinesOfARankKeepTheirOrderWhereItsClockWasPutBack) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  agent.Lines(run, 0, 1, {"one", "two"}, 5'000'000);
+  agent.Lines(run, 0, 3, {"three", "four"});
+  EXPECT_THAT(Texts(List(Of(id))), ElementsAre("1.1 one", "1.2 two", "1.3 three", "1.4 four"));
+  v1::ReadLogsRequest request;
+  request.set_id(id);
+  EXPECT_THAT(Logs(request), ElementsAre("0: one", "0: two", "0: three", "0: four"));
+}
+
+TEST(SortByTime, MixesRanksAndKeepsTheOrderOfEach) {
+  google::protobuf::RepeatedPtrField<v1::LogLine> lines;
+  const auto add = [&lines](uint64_t start, uint32_t rank, uint64_t number, int64_t time_us) {
+    *lines.Add() = ToProto({.number = number, .time_us = time_us}, rank, Generation(start));
+  };
+  add(1, 0, 1, 100);
+  add(1, 0, 2, 40);
+  add(1, 0, 3, 50);
+  add(1, 0, 4, 200);
+  add(1, 1, 1, 60);
+  add(1, 1, 2, 150);
+  add(2, 0, 1, 10);
+  SortByTime(lines);
+  std::vector<std::string> order;
+  for (const auto& line : lines)
+    order.push_back(fmt::format("{}.{}.{}", line.generation(), line.rank(), line.line_number()));
+  EXPECT_THAT(order, ElementsAre("1.1.1", "1.0.1", "1.0.2", "1.0.3", "1.1.2", "1.0.4", "2.0.1"));
+}
+
 TEST_F(LogPages, TheNewestStayWhereAnAnswerIsTooLarge) {
   FakeAgent agent(channel, "a", 1);
   const uint64_t id = Submit(kJob);
   const v1::RunId run = BringUp(agent);
-  for (uint64_t n = 1; n <= 600; n += 50) {
-    std::vector<std::string> lines;
-    for (uint64_t i = n; i < n + 50; ++i) lines.push_back(fmt::format("{} {}", i, std::string(9000, 'x')));
-    ASSERT_EQ(agent.Lines(run, 0, n, lines), n + 49);
-  }
+  WriteMuch(agent, run);
   auto request = Of(id, 600);
   auto page = List(request);
   EXPECT_TRUE(page.truncated());

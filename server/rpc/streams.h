@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "imgd/v1/event.pb.h"
@@ -44,7 +45,8 @@ class EventStream final : public PumpedStream<v1::WatchEventsResponse> {
   bool follow_;
 };
 
-/// ReadLogs: the stored lines of a job's ranks, then new ones until the job has ended and its logs are quiet.
+/// ReadLogs: the stored lines of a job's ranks, then new ones until the job has ended and its logs are quiet;
+/// of every later start that has any, where none was asked for.
 class LogStreamReader final : public PumpedStream<v1::ReadLogsResponse> {
  public:
   /// Begins at once; owns itself.
@@ -57,8 +59,8 @@ class LogStreamReader final : public PumpedStream<v1::ReadLogsResponse> {
                   const Clock* clock);
   Step Read(Reader& reader, std::vector<v1::ReadLogsResponse>& out) override;
   Result<Step> ReadStep(Reader& reader, std::vector<v1::ReadLogsResponse>& out);
-  /// Lines of all wanted ranks; true when there are more.
-  Result<bool> ReadRanks(Reader& reader, std::vector<v1::LogLine>& lines);
+  /// Adds lines of all wanted ranks; true when there are more.
+  Result<bool> ReadRanks(Reader& reader, v1::ReadLogsResponse& out);
   Step AtEnd(const JobRecord& job, uint64_t seen, bool news);
   void NoteAttached();
 
@@ -66,7 +68,7 @@ class LogStreamReader final : public PumpedStream<v1::ReadLogsResponse> {
   const Clock* clock_;
   v1::ReadLogsRequest request_;
   std::string attached_by_;  ///< empty once it is noted
-  Generation generation_;
+  std::optional<Generation> generation_;  ///< that is read; nothing before the first reading
   std::map<uint32_t, LogCursor> cursors_;
   uint32_t next_rank_ = 0;  ///< with which the next reading begins, so that no rank starves
   Instant quiet_since_{};   ///< since when the ended job had no new lines

@@ -58,6 +58,10 @@ Status LogStore::Flush() {
   return {};
 }
 
+void LogStore::LeaveOut(JobId job) {
+  std::erase_if(batch_, [job](const auto& item) { return item.first.run.job == job; });
+}
+
 Status LogStore::WriteOut(const LogStream& stream, const Pending& pending) {
   const auto path = LogFile(folder_, stream, pending.position.segment);
   const bool cut = pending.begins_segment || !checked_.contains(stream);

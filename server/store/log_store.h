@@ -30,6 +30,8 @@ class LogStore {
   /// Writes the batch to the files and its positions to metrics.db's batch, to be called before that one's
   /// Commit(). Errors: as the system calls, naming the file; then call Rollback().
   Status Flush();
+  /// Takes the job's lines out of the batch, with which metrics.db's rows of its logs go.
+  void LeaveOut(JobId job);
   /// After metrics.db's commit.
   void Committed();
   /// The files of the job's logs go; to be called between two batches, when metrics.db has none of them.

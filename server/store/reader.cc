@@ -246,6 +246,18 @@ Result<std::map<uint32_t, LogPosition>> Reader::LogPositions(RunKey run) {
   });
 }
 
+Result<std::optional<Generation>> Reader::NextStartWithLog(JobId job, Generation after) {
+  return metrics_.Guard([&] {
+    auto& query = metrics_.Prepare(
+        "SELECT generation FROM log_streams WHERE job = ? AND generation > ? ORDER BY generation LIMIT 1");
+    BindAll(query, 1, Signed(job.value()), Signed(after.value()));
+    std::optional<Generation> out;
+    if (query.executeStep()) out = Generation(Unsigned(query.getColumn(0)));
+    query.reset();
+    return out;
+  });
+}
+
 Result<std::vector<RankStretch>> Reader::RankTimes(JobId job) {
   return metrics_.Guard([&] { return WithoutRepeats(LoadRankTimes(metrics_, job)); });
 }

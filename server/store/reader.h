@@ -142,6 +142,8 @@ class Reader {
   Result<DatasetFactsRow> DatasetFacts(const std::string& name);
   /// Each rank's log of one start.
   Result<std::map<uint32_t, LogPosition>> LogPositions(RunKey run);
+  /// The first start after that one of which there is a log.
+  Result<std::optional<Generation>> NextStartWithLog(JobId job, Generation after);
   /// Where its ranks' time went; see rank_times.h.
   Result<std::vector<RankStretch>> RankTimes(JobId job);
   /// Every job's end and its folder of checkpoints, those that have ended by the time of it, then the others.

@@ -131,6 +131,20 @@ TEST_F(ReportsTest, EventsAreStoredOnceAndWithoutGapsAlsoOverARestart) {
   EXPECT_THAT(Steps(id), ElementsAre(1, 2, 3, 4));
 }
 
+TEST_F(ReportsTest, NotesAreStoredWhateverTheTrainerCountedBeforeImgdWasRestored) {
+  const auto note = [](uint64_t sequence, uint64_t line, const std::string& text) {
+    return fmt::format(R"({{"sequence": {}, "note": {{"line_number": {}, "text": "{}"}}}})", sequence, line,
+                       text);
+  };
+  const uint64_t id = Start().job_id();
+  EXPECT_EQ(Report(id, note(1, 1, "one")), 1u);
+  EXPECT_EQ(Report(id, note(2, 6, "six")), 2u) << "those between went to what was lost";
+  EXPECT_EQ(Report(id, note(2, 6, "six") + "," + note(3, 7, "last words")), 3u);
+  v1::ReadLogsRequest logs;
+  logs.set_id(id);
+  EXPECT_THAT(Logs(logs), ElementsAre("0: one", "0: six", "0: last words"));
+}
+
 TEST_F(ReportsTest, SilenceFailsItAndItComesBack) {
   config.report_timeout_ms = 1'000;
   Restart();

@@ -114,7 +114,7 @@ uint64_t FakeAgent::Events(const v1::RunId& run, uint32_t rank, uint64_t sequenc
 }
 
 uint64_t FakeAgent::Lines(const v1::RunId& run, uint32_t rank, uint64_t number,
-                          const std::vector<std::string>& texts) {
+                          const std::vector<std::string>& texts, int64_t ahead_us) {
   v1::ConnectRequest message;
   auto* out = message.mutable_log_lines();
   *out->mutable_run() = run;
@@ -122,7 +122,7 @@ uint64_t FakeAgent::Lines(const v1::RunId& run, uint32_t rank, uint64_t number,
   for (const auto& text : texts) {
     auto* line = out->add_lines();
     line->set_line_number(number++);
-    line->set_time_us(static_cast<int64_t>(number) * 1000);
+    line->set_time_us(static_cast<int64_t>(number) * 1000 + ahead_us);
     line->set_text(text);
   }
   Send(message);

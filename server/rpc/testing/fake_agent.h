@@ -42,8 +42,9 @@ class FakeAgent {
   /// Events of a rank, from `sequence` on. Returns what was acknowledged.
   uint64_t Events(const v1::RunId& run, uint32_t rank, uint64_t sequence,
                   std::vector<v1::TrainerEvent> events);
-  /// Lines of a rank's log, from `number` on. Returns what was acknowledged.
-  uint64_t Lines(const v1::RunId& run, uint32_t rank, uint64_t number, const std::vector<std::string>& texts);
+  /// Lines of a rank's log, from `number` on, by a clock that is so far ahead. Returns what was acknowledged.
+  uint64_t Lines(const v1::RunId& run, uint32_t rank, uint64_t number, const std::vector<std::string>& texts,
+                 int64_t ahead_us = 0);
 
  private:
   void Send(const v1::ConnectRequest& message);
