@@ -84,6 +84,7 @@ struct TimeLimitChange {
 struct HandStart {
   std::string name;
   std::string owner;
+  std::string project = {};
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
   std::string checkpoint_dir;

@@ -20,6 +20,7 @@ JobId Reactor::OnStartedByHand(const HandStart& start, Now now, Actions& out) {
   job.id = id;
   job.name = start.name;
   job.owner = start.owner;
+  job.project = start.project;
   job.nodes = start.nodes;
   job.ranks_per_node = start.ranks_per_node;
   job.max_restarts = 0;

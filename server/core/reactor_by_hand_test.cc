@@ -120,6 +120,14 @@ TEST_F(ByHandRun, OneThatWasForgottenIsTakenBack) {
   EXPECT_EQ(cluster.Job(job).state, JobState::kRunning);
 }
 
+TEST_F(ByHandRun, IsOfItsProject) {
+  Actions actions;
+  const JobId other = cluster.reactor().OnStartedByHand(
+      {.name = "x", .project = "vision", .hosts = {"h"}, .token = "t"}, cluster.now(), actions);
+  EXPECT_EQ(cluster.Job(other).project, "vision");
+  EXPECT_EQ(cluster.Job(job).project, "");
+}
+
 TEST_F(ByHandRun, AFailedCommitUndoesItsStart) {
   Actions actions;
   const JobId undone =

@@ -1,6 +1,7 @@
 #include "imgd/v1/job.pb.h"
 #include "server/core/explain.h"
 #include "server/engine/engine.h"
+#include "server/notify/notices.h"
 
 /// Runs that somebody started by hand, and the tokens that let them report.
 namespace imgd {
@@ -65,6 +66,7 @@ Result<HandAnswer> Engine::TakeStart(const HandStartOrder& order) {
   if (!known) {
     const JobId job = reactor_.OnStartedByHand(order.start, now_, actions);
     state_.SaveJobFile(job, order.yaml);
+    if (order.notify) state_.SaveNotify(job, EncodeRules(*order.notify));
     state_.SaveKey(order.idempotency_key, job);
     Record(actions);
     return HandAnswer{.job = job};

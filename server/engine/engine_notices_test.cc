@@ -80,6 +80,25 @@ struct EngineNotices : testing::Test {
     EXPECT_TRUE(Ask([&](auto done) { engine->Cancel(first, false, "ada", done); }).has_value());
     return second;
   }
+  /// A run that somebody started by hand, and that fails.
+  void FailByHand(const std::string& project, std::optional<std::vector<NotifyRule>> notify = {}) {
+    HandStartOrder order;
+    order.start = {.name = "mine", .owner = "ada", .project = project, .hosts = {"h"}, .token = "t"};
+    order.yaml = "name: mine\n";
+    order.idempotency_key = fmt::format("by-hand-{}", ++by_hand);
+    order.notify = std::move(notify);
+    std::promise<Result<HandAnswer>> started;
+    engine->StartByHand(std::move(order),
+                        [&](Result<HandAnswer> result) { started.set_value(std::move(result)); });
+    HandReport report{.job = started.get_future().get().value().job, .token = "t", .events = {}};
+    auto* event = report.events.Add();
+    event->set_sequence(1);
+    event->mutable_failed()->set_message("disk full");
+    std::promise<Result<HandAnswer>> reported;
+    engine->ReportByHand(std::move(report),
+                         [&](Result<HandAnswer> result) { reported.set_value(std::move(result)); });
+    EXPECT_TRUE(reported.get_future().get().has_value());
+  }
   std::vector<Notification> WaitTold(size_t count) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return told.size() + dropped >= count; });
@@ -88,6 +107,7 @@ struct EngineNotices : testing::Test {
 
   SystemClock clock;
   NotifyConfig config;
+  int by_hand = 0;  ///< runs
   std::filesystem::path folder;
   std::mutex mutex;
   std::condition_variable changed;
@@ -110,6 +130,18 @@ TEST_F(EngineNotices, AFailureIsToldToWhomTheOperatorSays) {
 TEST_F(EngineNotices, TheJobsOwnTargetsStandInPlaceOfThose) {
   Fail(std::vector<NotifyRule>{{"mail", {NoticeEvent::kFailed}}});
   EXPECT_EQ(WaitTold(1).front().target, "mail");
+}
+
+TEST_F(EngineNotices, OfRunsByHandTheirRulesAndTheirProjectsCountToo) {
+  config.projects["vision"] = {{"mail", {NoticeEvent::kFailed}}};
+  Open();
+  FailByHand("");
+  FailByHand("vision");
+  FailByHand("vision", std::vector<NotifyRule>{{"ops", {NoticeEvent::kFailed}}});
+  FailByHand("vision", std::vector<NotifyRule>{});
+  std::vector<std::string> targets;
+  for (const auto& notice : WaitTold(3)) targets.push_back(notice.target);
+  EXPECT_THAT(targets, testing::ElementsAre("ops", "mail", "ops"));
 }
 
 TEST_F(EngineNotices, WhatWasNotSettledIsToldAgainAfterARestartUnderTheSameId) {

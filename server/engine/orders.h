@@ -77,6 +77,8 @@ struct HandStartOrder {
   HandStart start;
   std::string yaml;
   std::string idempotency_key;  ///< never empty; a known one with the same content returns its job
+  /// As of a job that is submitted.
+  std::optional<std::vector<NotifyRule>> notify = {};
 };
 
 /// What it reports: its rank 0's events by number. None: a sign of life.

@@ -16,6 +16,10 @@ Notifier::Notifier(Couriers couriers, NotifierSettings settings, const Clock* cl
 Notifier::~Notifier() { Stop(); }
 
 void Notifier::Start() {
+  {
+    const std::lock_guard lock(mutex_);
+    started_ = true;
+  }
   for (size_t i = 0; i < lanes_.size(); ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -35,7 +39,7 @@ void Notifier::Add(Notification notice) {
     const std::lock_guard lock(mutex_);
     const auto lane = lanes_.find(notice.target);
     if (lane != lanes_.end()) {
-      lane->second.waiting.push_back(std::move(notice));
+      Insert(lane->second, {.notice = std::move(notice), .failed = !started_});
       changed_.notify_one();
       return;
     }
@@ -45,16 +49,25 @@ void Notifier::Add(Notification notice) {
   settled_({notice.id});
 }
 
+void Notifier::Insert(Lane& lane, Waiting waiting) {
+  auto place = lane.waiting.end();
+  if (!waiting.failed) {
+    const auto first = lane.waiting.begin() + (lane.busy ? 1 : 0);
+    place = std::partition_point(first, place, [](const Waiting& other) { return !other.failed; });
+  }
+  lane.waiting.insert(place, std::move(waiting));
+}
+
 void Notifier::Drop(JobId job) {
   std::vector<std::string> gone;
   {
     const std::lock_guard lock(mutex_);
     for (auto& [name, lane] : lanes_) {
       auto first = lane.waiting.begin();
-      if (lane.busy && (first++)->job == job) lane.last_try = true;
-      const auto its = std::stable_partition(first, lane.waiting.end(),
-                                             [&](const Notification& notice) { return notice.job != job; });
-      for (auto notice = its; notice != lane.waiting.end(); ++notice) gone.push_back(std::move(notice->id));
+      if (lane.busy && (first++)->notice.job == job) lane.last_try = true;
+      const auto its = std::stable_partition(
+          first, lane.waiting.end(), [&](const Waiting& waiting) { return waiting.notice.job != job; });
+      for (auto one = its; one != lane.waiting.end(); ++one) gone.push_back(std::move(one->notice.id));
       lane.waiting.erase(its, lane.waiting.end());
     }
   }
@@ -84,7 +97,8 @@ Notifier::Lane* Notifier::ReadyLane(Instant& next) {
     if (lane.busy || lane.waiting.empty()) continue;
     if (lane.rests_until > now) {
       next = std::min(next, lane.rests_until);
-    } else if (ready == nullptr || lane.waiting.front().created < ready->waiting.front().created) {
+    } else if (ready == nullptr ||
+               lane.waiting.front().notice.created < ready->waiting.front().notice.created) {
       ready = &lane;
     }
   }
@@ -102,7 +116,7 @@ void Notifier::Work() {
       continue;
     }
     lane->busy = true;
-    const Notification notice = lane->waiting.front();
+    const Notification notice = lane->waiting.front().notice;
     lock.unlock();
     const Status delivered = lane->courier->Deliver(notice, stop_.get_token());
     lock.lock();
@@ -117,7 +131,7 @@ void Notifier::Work() {
 }
 
 std::vector<std::string> Notifier::Take(const std::string& name, Lane& lane, const Status& delivered) {
-  Notification notice = std::move(lane.waiting.front());
+  Notification notice = std::move(lane.waiting.front().notice);
   lane.waiting.pop_front();
   const bool last_try = std::exchange(lane.last_try, false);
   if (delivered) {
@@ -140,7 +154,7 @@ std::vector<std::string> Notifier::Take(const std::string& name, Lane& lane, con
   if (last_try) return {std::move(notice.id)};
   spdlog::warn("job={} notice={} target={} failures={} msg=\"not delivered, tried again later: {}\"",
                notice.job, notice.id, name, lane.failures, why);
-  lane.waiting.push_back(std::move(notice));
+  Insert(lane, {.notice = std::move(notice), .failed = true});
   return GiveUpOld(name, lane, why);
 }
 
@@ -148,10 +162,11 @@ std::vector<std::string> Notifier::GiveUpOld(const std::string& name, Lane& lane
   const auto kept_for = std::chrono::duration_cast<std::chrono::microseconds>(settings_.give_up_after);
   const WallTime oldest{clock_->Wall().micros - kept_for.count()};
   std::vector<std::string> gone;
-  std::erase_if(lane.waiting, [&](const Notification& notice) {
+  std::erase_if(lane.waiting, [&](const Waiting& waiting) {
+    const Notification& notice = waiting.notice;
     if (notice.created > oldest) return false;
-    spdlog::error("job={} notice={} target={} msg=\"given up, it could not be delivered: {}\"", notice.job,
-                  notice.id, name, why);
+    spdlog::error("job={} notice={} target={} msg=\"given up, it is too old; its target failed last by: {}\"",
+                  notice.job, notice.id, name, why);
     gone.push_back(notice.id);
     return true;
   });

@@ -33,8 +33,8 @@ struct NotifierSettings {
 
 /// Delivers notices on threads of its own, as many as there are targets, so that nobody waits for a receiver,
 /// however many of them hang. A target has one delivery at a time, and rests longer after each that fails;
-/// what failed comes after what waits behind it. One that is too old is given up, with a line in the log.
-/// Thread-safe.
+/// what failed comes after all that was not tried yet, however much of it there is. One that is too old is
+/// given up, with a line in the log. Thread-safe.
 class Notifier {
  public:
   /// `settled` is told, from any thread, which notices need no delivery any more.
@@ -45,7 +45,8 @@ class Notifier {
   void Start();
   void Stop();
 
-  /// Does not block. A notice for a target that there is none of is given up.
+  /// Does not block. A notice for a target that there is none of is given up. What is added before Start() is
+  /// left from an earlier life, and counts as what failed then.
   void Add(Notification notice);
   /// Of a job that was deleted: its notices are settled undelivered, those under way after the present try.
   void Drop(JobId job);
@@ -54,16 +55,22 @@ class Notifier {
   std::map<std::string, NotifyCounts> Counts() const;
 
  private:
+  struct Waiting {
+    Notification notice;
+    bool failed = false;
+  };
   struct Lane {
     std::unique_ptr<Courier> courier;
-    std::deque<Notification> waiting;
-    bool busy = false;      ///< with the first of these
-    bool last_try = false;  ///< of that one, whose job was deleted meanwhile
-    int failures = 0;       ///< in a row
+    std::deque<Waiting> waiting;  ///< first those that have not failed
+    bool busy = false;            ///< with the first of these
+    bool last_try = false;        ///< of that one, whose job was deleted meanwhile
+    int failures = 0;             ///< in a row
     Instant rests_until{};
     NotifyCounts counts;
   };
 
+  /// Behind the others of its kind, and behind what is under way.
+  static void Insert(Lane& lane, Waiting waiting);
   void Work();
   /// A lane that may deliver now, or nullptr; `next` is when one may.
   Lane* ReadyLane(Instant& next);
@@ -77,6 +84,7 @@ class Notifier {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Lane> lanes_;  ///< guarded by mutex_, but for couriers, each of whoever made it busy
+  bool started_ = false;               ///< guarded by mutex_
   bool stopping_ = false;              ///< guarded by mutex_
   std::stop_source stop_;
   std::vector<std::thread> threads_;

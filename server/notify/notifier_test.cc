@@ -18,7 +18,7 @@ class TestClock final : public Clock {
   std::atomic<int64_t> wall = 0;
 };
 
-/// Fails so many times; a held one waits until it is let go or stopped.
+/// Fails so many times, and always for what it refuses; a held one waits until it is let go or stopped.
 class FakeCourier final : public Courier {
  public:
   Status Deliver(const Notification& notice, const std::stop_token& stop) override {
@@ -33,7 +33,7 @@ class FakeCourier final : public Courier {
     ready_.notify_all();
     ready_.wait(lock, [&] { return !held_ || stop.stop_requested(); });
     --at_once_;
-    if (stop.stop_requested() || failures_ != 0) {
+    if (stop.stop_requested() || failures_ != 0 || refused_.contains(notice.id)) {
       if (failures_ > 0) --failures_;
       return Fail(code_, "no answer");
     }
@@ -42,6 +42,10 @@ class FakeCourier final : public Courier {
   void FailTimes(int times, ErrorCode code = ErrorCode::kUnavailable) {
     code_ = code;
     failures_ = times;
+  }
+  void Refuse(std::set<std::string> ids) {
+    const std::lock_guard lock(mutex_);
+    refused_ = std::move(ids);
   }
   void Hold(bool held) {
     const std::lock_guard lock(mutex_);
@@ -53,12 +57,19 @@ class FakeCourier final : public Courier {
     ready_.wait(lock, [&] { return begun_.size() >= count; });
     return begun_;
   }
+  /// How many have begun, once one of them is held.
+  size_t WaitHeld() {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [&] { return held_ && at_once_ > 0; });
+    return begun_.size();
+  }
   int most_at_once() const { return most_at_once_; }
 
  private:
   std::mutex mutex_;
   std::condition_variable ready_;
   std::vector<std::string> begun_;
+  std::set<std::string> refused_;
   bool held_ = false;
   int at_once_ = 0;
   int most_at_once_ = 0;
@@ -117,6 +128,39 @@ TEST_F(NotifierTest, DeliversWhatFailedAgain) {
   EXPECT_EQ(counts.failed_tries, 2U);
   EXPECT_EQ(counts.given_up, 0U);
   EXPECT_EQ(counts.pending, 0U);
+}
+
+TEST_F(NotifierTest, WhatIsNewGoesBeforeWhatFailed) {
+  Begin();
+  ops->Refuse({"bad1", "bad2"});
+  ops->Hold(true);
+  notifier->Start();
+  for (const char* id : {"bad1", "bad2"}) Add(id, "ops");
+  ops->Hold(false);
+  ops->WaitBegun(3);  // both have failed
+  ops->Hold(true);
+  const size_t begun = ops->WaitHeld();
+  for (const char* id : {"good1", "good2"}) Add(id, "ops");
+  ops->Hold(false);
+  WaitSettled(2);
+  const auto order = ops->WaitBegun(begun + 2);
+  EXPECT_EQ(order[begun], "good1") << "right after the one that was under way";
+  EXPECT_EQ(order[begun + 1], "good2");
+}
+
+TEST_F(NotifierTest, WhatIsNewGoesBeforeWhatAnEarlierLifeLeft) {
+  Begin();
+  ops->Refuse({"old1", "old2"});
+  ops->Hold(true);
+  for (const char* id : {"old1", "old2"}) Add(id, "ops");
+  notifier->Start();
+  ASSERT_EQ(ops->WaitHeld(), 1U);
+  Add("new", "ops");
+  ops->Hold(false);
+  WaitSettled(1);
+  const auto order = ops->WaitBegun(2);
+  EXPECT_EQ(order[0], "old1");
+  EXPECT_EQ(order[1], "new");
 }
 
 TEST_F(NotifierTest, ATargetThatHangsHoldsUpNoOther) {

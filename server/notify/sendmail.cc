@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -127,6 +128,12 @@ bool WaitForEnd(pid_t pid, Instant deadline, const std::stop_token& stop, LastWo
   return false;
 }
 
+/// EX_NOHOST says nothing of the message: programs that speak to one server end so while its name can't be
+/// resolved.
+bool IsFaultOfMessage(int exit_code) {
+  return exit_code == EX_USAGE || exit_code == EX_DATAERR || exit_code == EX_NOUSER;
+}
+
 }  // namespace
 
 Result<std::string> RunWithInput(const std::vector<std::string>& arguments, const std::string& input,
@@ -160,7 +167,9 @@ Result<std::string> RunWithInput(const std::vector<std::string>& arguments, cons
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return said.Line();
   const std::string how = WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status))
                                             : fmt::format("signal {}", WTERMSIG(status));
-  return Fail(ErrorCode::kUnavailable, "{} ended with {}{}", arguments.front(), how, said.Said());
+  const bool for_good = WIFEXITED(status) && IsFaultOfMessage(WEXITSTATUS(status));
+  return Fail(for_good ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable, "{} ended with {}{}",
+              arguments.front(), how, said.Said());
 }
 
 }  // namespace imgd

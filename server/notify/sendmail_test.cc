@@ -32,6 +32,14 @@ TEST(Sendmail, SaysHowItFailed) {
   EXPECT_FALSE(RunWithInput({"/no/such/sendmail"}, "", seconds(60), {}).has_value());
 }
 
+TEST(Sendmail, WhatTheMessageIsAtFaultForIsNoOutage) {
+  for (const int code : {64, 65, 67})
+    EXPECT_EQ(Shell(fmt::format("exit {}", code)).error().code, ErrorCode::kInvalidArgument) << code;
+  for (const int code : {1, 68, 69, 75})
+    EXPECT_EQ(Shell(fmt::format("exit {}", code)).error().code, ErrorCode::kUnavailable) << code;
+  EXPECT_EQ(Shell("kill -9 $$").error().code, ErrorCode::kUnavailable);
+}
+
 TEST(Sendmail, IsHeardToItsEndHoweverMuchItSays) {
   const std::string talks =
       "i=0; while test $i -lt 3000; do echo line $i of many, many words >&2; i=$((i+1)); done; ";

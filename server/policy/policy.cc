@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <tuple>
 
 #include "common/job_changes.h"
+#include "server/policy/paths.h"
 
 namespace imgd {
 namespace {
@@ -33,6 +33,7 @@ struct Field {
   std::function<std::vector<std::string>(const JobSpec&)> words;
   std::optional<JobKind> only_of = {};  ///< jobs of other kinds don't have it
   bool of_sweep = false;                ///< the file of a sweep has it, and none of its jobs
+  bool is_pattern = false;              ///< names of files, in which braces and wildcards count
   bool is_set = false;                  ///< addresses of data sets, which may have names
 };
 
@@ -52,9 +53,14 @@ Field OfSweep(Field field) {
   return field;
 }
 
+Field Pattern(Field field) {
+  field.is_pattern = true;
+  return field;
+}
+
 Field Set(Field field) {
   field.is_set = true;
-  return field;
+  return Pattern(std::move(field));
 }
 
 Field Span(std::string_view name, std::function<Range(const JobSpec&)> get) {
@@ -171,7 +177,7 @@ const std::vector<Field>& Fields() {
       Only(kTrains, Set(Words("data.train", TrainSets))),
       Only(kTrains, Set(Words("data.val", [](Job job) { return Given(job.data.val); }))),
       Only(kTrains, Words("report.dir", [](Job job) { return Given(job.report.dir); })),
-      Only(kConverts, Words("convert.source", [](Job job) { return Given(job.convert.source); })),
+      Only(kConverts, Pattern(Words("convert.source", [](Job job) { return Given(job.convert.source); }))),
       Only(kConverts, Words("convert.target", [](Job job) { return Given(job.convert.target); })),
       // The program alone: what its arguments mean nobody knows.
       Only(kRuns, Words("command.run", [](Job job) { return Given(job.command.run.front()); })),
@@ -198,13 +204,6 @@ std::string TextOfNumber(double value, Unit unit) {
   return fmt::format("{}ms", value);
 }
 
-/// A path as the system reads it, behind the host of a URL too: "/data/../etc" is "/etc".
-std::string AsRead(const std::string& word) {
-  const size_t scheme = word.find("://");
-  const size_t begin = scheme == std::string::npos ? 0 : scheme + 3;
-  return word.substr(0, begin) + std::filesystem::path(word.substr(begin)).lexically_normal().native();
-}
-
 /// "is 4d, and at most 3d is allowed"; nothing where the job keeps the bound.
 std::optional<std::string> Broken(const Field& field, const Bound& bound, const JobSpec& job,
                                   const SetAt& set_at = {}) {
@@ -222,7 +221,11 @@ std::optional<std::string> Broken(const Field& field, const Bound& bound, const 
   }
   if (bound.one_of.empty()) return std::nullopt;
   for (const auto& given : field.words(job)) {
-    const std::string word = AsRead(given);
+    if (const auto part = field.is_pattern ? PartThatLeadsElsewhere(given) : std::nullopt) {
+      return fmt::format("is '{}', in which '{}' may lead to another folder; that is not allowed", given,
+                         *part);
+    }
+    const std::string word = PathAsRead(given);
     const auto fits = [&bound](const std::string& value) {
       return std::any_of(bound.one_of.begin(), bound.one_of.end(), [&value](const std::string& pattern) {
         return fnmatch(pattern.c_str(), value.c_str(), 0) == 0;

@@ -311,8 +311,38 @@ TEST(Policy, PathsAreComparedAsTheSystemReadsThem) {
   EXPECT_THAT(Refused(policies, head + "data: {train: /data/../etc}\n"), HasSubstr("is '/etc'"));
   EXPECT_THAT(Refused(policies, head + "data: {train: 's3://sets/../other/a'}\n"),
               HasSubstr("is 's3://other/a'"));
-  EXPECT_THAT(Refused(policies, head + "data: {train: /data/a}\ncheckpoint: {dir: /shared/../esc}\n"),
-              HasSubstr("is '/esc'"));
+  for (const char* dir : {"/shared/../esc", "/shared/x://../../esc"}) {
+    EXPECT_THAT(Refused(policies, fmt::format("{}checkpoint: {{dir: '{}'}}\n", kJob, dir)),
+                HasSubstr("is '/esc'"));
+  }
+}
+
+TEST(Policy, NoPatternLeadsOutOfTheFolderThatIsAllowed) {
+  const auto policies = Read(
+      "policies: [{name: sets, one_of: {data.train: [/data/*, 's3://sets/*', 'dataset:*'],\n"
+      "            data.val: [/data/*], convert.source: [/data/*]}}]");
+  const auto refused = [&](const std::string& train) {
+    return Refused(policies, fmt::format("name: a\ndata: {{train: '{}'}}\n", train));
+  };
+  EXPECT_THAT(refused("/data/{.}{.}/secret/x-{000..009}.tar"),
+              HasSubstr("data.train: is '/data/{.}{.}/secret/x-{000..009}.tar', in which '{.}{.}' may lead "
+                        "to another folder; that is not allowed by policy sets"));
+  for (const char* other :
+       {"/data/.*/secret/*.tar", "/data/.[!a]/x", "/data/{,x}{a,.}./x", "/data/{,x}../x", "/data/..{}/x",
+        "/data/\\.\\./secret/*.tar", "/data/x{/.,y}./secret", "/data/{,x}/../secret",
+        "s3://sets/{.}{.}/other/x", "dataset:in1k/{.}{.}/x"})
+    EXPECT_THAT(refused(other), HasSubstr("may lead to another folder")) << other;
+  for (const char* usual :
+       {"/data/train-{000..146}.tar", "/data/*.tar", "/data/{train,val}-*.tar", "/data/{000..009}.tar",
+        "/data/{train,val}/*", "/data/{a.tar,b.tar}", "/data/{,in1k-}train-??[0-9].tar",
+        "/data/.cache/x-*.tar", "s3://sets/in1k/train-{000..146}.tar", "dataset:in1k/train-*"})
+    EXPECT_EQ(refused(usual), "") << usual;
+  for (const std::string& yaml :
+       {std::string(kJob) +
+            "train: {epochs: 2}\nphases: [{until: 1, train: '/data/{.}{.}/secret'}, {until: 2}]\n",
+        std::string("name: a\ndata: {train: /data/a, val: '/data/{.}{.}/secret'}\n"),
+        std::string("name: a\nconvert: {source: '/data/{.}{.}/secret', target: /y}\n")})
+    EXPECT_THAT(Refused(policies, yaml), HasSubstr("'{.}{.}' may lead to another folder")) << yaml;
 }
 
 TEST(Policy, WhatIsAskedLaterKeepsItToo) {

@@ -59,6 +59,7 @@ EventStream::EventStream(const v1::WatchEventsRequest& request, Engine* engine, 
 PumpedStream<v1::WatchEventsResponse>::Step EventStream::Read(Reader& reader,
                                                               std::vector<v1::WatchEventsResponse>& out) {
   const auto fail = [](const Error& error) { return Step{.what = Step::kEnd, .status = ToStatus(error)}; };
+  const uint64_t published = Published();  // read first: what is stored by then is among what is read
   // All of a decision is in one database, so that whatever can be read is whole.
   const auto range = reader.DecisionRange();
   if (!range) return fail(range.error());
@@ -74,7 +75,9 @@ PumpedStream<v1::WatchEventsResponse>::Step EventStream::Read(Reader& reader,
   if (decisions->size() == filter_.most) return {.what = Step::kMore};
   filter_.after = std::max(filter_.after, range->second);  // what is not wanted is not looked at again
   if (!follow_) return {.what = Step::kEnd};
-  return {.what = Step::kWait, .seen = range->second, .deadline = clock_->Now() + kLookAgain};
+  return {.what = Step::kWait,
+          .seen = std::max(range->second, published),
+          .deadline = clock_->Now() + kLookAgain};
 }
 
 grpc::ServerWriteReactor<v1::WatchEventsResponse>* EventServiceImpl::WatchEvents(

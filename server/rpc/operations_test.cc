@@ -293,6 +293,30 @@ TEST_F(OperationsRpc, OnlySoManyEventsAreKeptAndTheHistoryOfJobsStays) {
   EXPECT_EQ(Get(1).history(0).state_change().text(), "submitted");
 }
 
+TEST_F(OperationsRpc, WhoFollowsEventsWaitsAlsoAfterACommitThatFailed) {
+  Submit(kJob);
+  {
+    const FullDisk full(4096);
+    v1::SubmitJobResponse response;
+    EXPECT_FALSE(Submit(kJob, response).ok());
+  }
+  while (!List().warning().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Context context;
+  auto stream = v1::EventService::NewStub(channel)->WatchEvents(&context, v1::WatchEventsRequest());
+  v1::WatchEventsResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  // Who reads again at once asks for the time thousands of times meanwhile.
+  const uint64_t before = clock.looks;
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(clock.looks - before, 300U);
+  const uint64_t next = Submit(kJob);
+  while (response.event().job_id() != next) ASSERT_TRUE(stream->Read(&response)) << "the gap hides nothing";
+  context.TryCancel();
+  while (stream->Read(&response)) {
+  }
+  (void)stream->Finish();
+}
+
 TEST_F(OperationsRpc, EventsAreStreamedAsTheyCome) {
   v1::WatchEventsRequest request;
   Context context;

@@ -71,6 +71,8 @@ class PumpedStream : public grpc::ServerWriteReactor<Response> {
   }
 
   JobId job() const { return job_; }
+  /// The hub's newest version. Not every one has something to read: a commit that failed takes numbers along.
+  uint64_t Published() const { return hub_->Version(job_); }
 
   /// Whether nobody reads on, for a Read() that takes long.
   bool IsCancelled() {

@@ -2,6 +2,9 @@
 
 #include <charconv>
 
+#include "common/notify_rules.h"
+#include "common/text.h"
+#include "common/yaml.h"
 #include "imgd/v1/report.pb.h"
 #include "server/rpc/limits.h"
 #include "server/web/errors.h"
@@ -27,16 +30,29 @@ Result<Message> Read(const Request& request) {
   return message;
 }
 
+/// Whom the file wants to be told. The run has begun, by a trainer that may be of another version: what can't
+/// be read is passed over.
+void ReadWhoIsTold(HandStartOrder& order) {
+  auto file = YamlMap::Parse(order.yaml, "");
+  if (!file) return;
+  if (auto project = file->String("project"); project && IsName(*project))
+    order.start.project = std::move(*project);
+  order.notify = ReadNotifyRules(*file, "notify");
+  if (order.notify) std::erase_if(*order.notify, [](const NotifyRule& rule) { return !IsName(rule.to); });
+}
+
 HandStartOrder OrderOf(const v1::StartReportRequest& message, const Request& request) {
-  return {.start = {.name = message.name(),
-                    .owner = message.owner().empty() ? "unknown" : message.owner(),
-                    .nodes = message.nodes(),
-                    .ranks_per_node = message.ranks_per_node(),
-                    .checkpoint_dir = message.checkpoint_dir(),
-                    .hosts = {message.hosts().begin(), message.hosts().end()},
-                    .token = request.token},
-          .yaml = message.job_yaml(),
-          .idempotency_key = message.idempotency_key()};
+  HandStartOrder order{.start = {.name = message.name(),
+                                 .owner = message.owner().empty() ? "unknown" : message.owner(),
+                                 .nodes = message.nodes(),
+                                 .ranks_per_node = message.ranks_per_node(),
+                                 .checkpoint_dir = message.checkpoint_dir(),
+                                 .hosts = {message.hosts().begin(), message.hosts().end()},
+                                 .token = request.token},
+                       .yaml = message.job_yaml(),
+                       .idempotency_key = message.idempotency_key()};
+  ReadWhoIsTold(order);
+  return order;
 }
 
 }  // namespace

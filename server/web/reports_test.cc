@@ -10,6 +10,7 @@
 namespace imgd {
 namespace {
 
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -221,6 +222,29 @@ TEST_F(ReportsTest, WhatCannotBeIsRefusedInJson) {
   other.replace(other.find("name: mine"), 10, "name: your");
   refused("/api/v1/reports", other, 409, "with another job file");
   EXPECT_EQ(web::TestConnection(daemon->web_port()).Get("/healthz")->body, "{\"status\":\"ok\"}\n");
+}
+
+TEST_F(ReportsTest, ItsFileSaysWhoIsTold) {
+  for (const char* target : {"ops", "chat"})
+    config.notifications.targets[target] = {.url = "http://127.0.0.1:1/"};  // nobody is there
+  config.notifications.all = {{"ops", {NoticeEvent::kFinished}}};
+  config.notifications.projects["vision"] = {{"chat", {NoticeEvent::kFinished}}};
+  Restart();
+  const auto finish = [this](const std::string& key, const std::string& file) {
+    std::string start = kStart;
+    start.replace(start.find("name: mine"), 10, file);
+    start.replace(start.find("0123456789abcdef"), 16, key);
+    EXPECT_EQ(Report(Start(start).job_id(), R"({"sequence": 1, "finished": {}})"), 1u);
+  };
+  finish("only-its-project", R"(name: mine\nproject: vision)");
+  finish("targets-and-more", R"(name: mine\nproject: vision\nnotify: [ops, {to: nowhere}]\nmine: 1)");
+  finish("nobody-is-to-know", R"(name: mine\nnotify: [])");
+  finish("what-is-no-yaml-at-all", R"(name: mine\nproject: vision\nnotify: [chat)");
+  const auto by = fmt::format("Authorization: Bearer {}\r\n", MakeToken("look", 0, "view"));
+  const auto page = web::TestConnection(daemon->web_port()).Ask("GET", "/metrics", "", by);
+  ASSERT_TRUE(page.has_value());
+  EXPECT_THAT(page->body, ContainsRegex("imgd_notifications_pending\\{[^}]*target=\"ops\"\\} 2\n"));
+  EXPECT_THAT(page->body, ContainsRegex("imgd_notifications_pending\\{[^}]*target=\"chat\"\\} 1\n"));
 }
 
 TEST_F(ReportsTest, ManyRunsAtOnceAreAllAnswered) {

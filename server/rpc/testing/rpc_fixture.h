@@ -41,9 +41,13 @@ class FullDisk {
 
 /// The machine's clocks, with a time of day that a test may put forward.
 struct ForwardClock final : Clock {
-  Instant Now() const override { return SystemClock().Now(); }
+  Instant Now() const override {
+    ++looks;
+    return SystemClock().Now();
+  }
   WallTime Wall() const override { return {SystemClock().Wall().micros + forward_micros}; }
   std::atomic<int64_t> forward_micros = 0;
+  mutable std::atomic<uint64_t> looks = 0;  ///< how often anybody asked what time it is now
 };
 
 /// A whole daemon in this process, on a free port of the loopback.
