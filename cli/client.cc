@@ -321,6 +321,13 @@ Reply<v1::ForgetNodeResponse> Client::ForgetNode(const v1::ForgetNodeRequest& re
                                           });
 }
 
+Reply<v1::ListEventsResponse> Client::ListEvents(const v1::ListEventsRequest& request) {
+  return CallOnce<v1::ListEventsResponse>(timeout_,
+                                          [&](Connection& connection, auto* context, auto* response) {
+                                            return connection.events->ListEvents(context, request, response);
+                                          });
+}
+
 std::unique_ptr<Stream<v1::WatchEventsResponse>> Client::WatchEvents(const v1::WatchEventsRequest& request) {
   auto& events = *Connected().events;
   return std::make_unique<GrpcStream<v1::WatchEventsResponse>>(

@@ -78,6 +78,7 @@ class Client {
   Reply<v1::ListNodesResponse> ListNodes();
   Reply<v1::GetNodeResponse> GetNode(const std::string& name);
   Reply<v1::ListUsageResponse> ListUsage();
+  Reply<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
 
   // Asked once: a repetition would be refused, where the first was taken and only its answer was lost.
   Reply<v1::ChangeJobResponse> ChangeJob(const v1::ChangeJobRequest& request);

@@ -23,7 +23,7 @@ struct EventsOptions {
   std::string job;
   std::string node;
   std::optional<Duration> since;
-  uint64_t from_event = 1;
+  std::optional<uint64_t> from_event;
   bool follow = false;
   OutputFormat format = OutputFormat::kTable;
 };
@@ -48,17 +48,40 @@ class EventReader {
 
   int Run() {
     while (true) {
+      TellOfGap();
+      const uint64_t before = request_.after_event();
       const auto ended = ReadStream();
       if (context_.interrupt().Triggered()) return context_.interrupt().ExitCode();
       if (const auto code = context_.OutputIsOver()) return *code;
-      if (request_.no_follow()) return ended ? 0 : context_.Fail(ended.error());
+      if (ended && request_.no_follow()) return 0;
       if (!ended && !IsOutage(ended.error())) return context_.Fail(ended.error());
       // A stream ends by itself from time to time, though imgd is well.
-      if (const auto code = AwaitDaemon()) return *code;
+      if (!request_.no_follow()) {
+        if (const auto code = AwaitDaemon()) return *code;
+      } else if (request_.after_event() == before) {
+        // One that brought some was too short for who reads them, as by a pager.
+        return context_.Fail(ended.error());
+      }
     }
   }
 
  private:
+  /// Says which events were removed before they were read. What is there when a stream begins is read by it,
+  /// wanted or not.
+  void TellOfGap() {
+    v1::ListEventsRequest newest;
+    newest.set_newest(true);
+    newest.set_page_size(1);
+    const auto record = client_.ListEvents(newest);
+    if (!record) return;  // the stream tells why
+    const uint64_t read = std::max(request_.after_event(), read_);
+    if (read > 0 && record->oldest_number() > read + 1) {
+      context_.Say(fmt::format("events up to number {} are no longer kept", record->oldest_number() - 1),
+                   Style::kWarn);
+    }
+    for (const auto& event : record->events()) read_ = event.number();
+  }
+
   Reply<void> ReadStream() {
     using Outcome = Stream<v1::WatchEventsResponse>::Outcome;
     const auto stream = client_.WatchEvents(request_);
@@ -66,7 +89,7 @@ class EventReader {
     while (true) {
       const auto outcome = stream->Next(response, std::chrono::steady_clock::now() + kLookAtReader);
       if (outcome == Outcome::kEnd) return stream->Finish();
-      if (outcome == Outcome::kItem) Take(response);
+      if (outcome == Outcome::kItem) Take(response.event());
       if (context_.OutputIsOver() || context_.interrupt().Triggered()) return {};
     }
   }
@@ -90,13 +113,8 @@ class EventReader {
     }
   }
 
-  void Take(const v1::WatchEventsResponse& response) {
-    const auto& event = response.event();
+  void Take(const v1::Event& event) {
     if (event.number() <= request_.after_event()) return;
-    if (request_.after_event() > 0 && response.oldest_number() > request_.after_event() + 1) {
-      context_.Say(fmt::format("events up to number {} are no longer kept", response.oldest_number() - 1),
-                   Style::kWarn);
-    }
     request_.set_after_event(event.number());
     if (IsDocument(format_)) {
       PrintItem(context_.out(), event, format_);
@@ -119,8 +137,9 @@ class EventReader {
 
   Context& context_;
   Client& client_;
-  v1::WatchEventsRequest request_;
+  v1::WatchEventsRequest request_;  ///< after the last event that was printed
   const OutputFormat format_;
+  uint64_t read_ = 0;  ///< the newest event there was when the last stream began
 };
 
 int RunEvents(Context& context, const EventsOptions& options) {
@@ -144,13 +163,12 @@ int RunEvents(Context& context, const EventsOptions& options) {
     request.set_node(options.node);
   }
   // Who follows wants to see where things stand, and not all that is kept.
-  const bool all =
-      !options.follow || options.from_event > 0 || request.job_id() != 0 || !request.node().empty();
+  const bool all = !options.follow || options.from_event || request.job_id() != 0 || !request.node().empty();
   const std::optional<Duration> since = options.since || all ? options.since : kRecent;
   if (since) {
     request.set_since_us(NowMicros() - std::chrono::duration_cast<std::chrono::microseconds>(*since).count());
   }
-  request.set_after_event(std::max<uint64_t>(options.from_event, 1) - 1);
+  request.set_after_event(std::max<uint64_t>(options.from_event.value_or(1), 1) - 1);
   request.set_no_follow(!options.follow);
   return EventReader(context, **client, std::move(request), options.format).Run();
 }

@@ -58,6 +58,8 @@ class LogPrinter {
   }
 
   bool printed_any() const { return printed_any_; }
+  /// The start that the newest line is of; 0 before the first line.
+  uint64_t generation() const { return generation_; }
 
  private:
   void Write(const v1::LogLine& line) {
@@ -91,18 +93,25 @@ class LogReader {
         client_(client),
         job_(job),
         options_(options),
-        printer_(context, MostRanks(job) > 1 && !options.rank, options) {}
+        printer_(context, MostRanks(job) > 1 && !options.rank, options),
+        start_(std::max<uint64_t>(job.generation(), 1)) {}
 
   int Run() {
     uint64_t tail = options_.tail;
     while (true) {
       const bool was_final = IsFinal(job_.state());
-      auto ended = ReadStream(tail);
+      // A start that others followed in an outage is read to its end, before the latest one is followed.
+      const bool old_start = !options_.generation && start_ < job_.generation();
+      auto ended = old_start ? ReadStream(start_, false, tail)
+                             : ReadStream(options_.generation, options_.follow, tail);
       if (context_.interrupt().Triggered()) return Interrupted();
       if (const auto code = context_.OutputIsOver()) return *code;
       if (!options_.follow) return ended ? Done() : context_.Fail(ended.error());
-      if (ended && was_final) return Done();
+      if (ended && was_final && !old_start) return Done();
       if (!ended && !IsOutage(ended.error())) return context_.Fail(ended.error());
+      start_ = ended && old_start ? start_ + 1 : std::max(start_, printer_.generation());
+      // Before the job is asked for, so that its answer is new when the next stream begins.
+      if (!ended) context_.interrupt().WaitFor(200ms);
       auto now = AwaitDaemon(context_, client_, job_.id(), [&](const Errors& errors) {
         context_.Say(fmt::format("{}; the log goes on once imgd is back", errors.front().message),
                      Style::kWarn);
@@ -111,23 +120,23 @@ class LogReader {
       if (!now) return context_.Fail(now.error());
       job_ = now->job();
       // A stream that ended well just before the job did is complete; one that broke is read again.
-      if (ended && IsFinal(job_.state())) return Done();
+      if (ended && !old_start && IsFinal(job_.state())) return Done();
       // From here on the numbers tell what is new; a tail could leave a gap.
-      if (printer_.printed_any()) tail = 0;
-      context_.interrupt().WaitFor(200ms);
+      if (printer_.printed_any() || old_start) tail = 0;
     }
   }
 
  private:
-  Reply<void> ReadStream(uint64_t tail) {
+  /// `generation`: the only start whose lines are read; without one they are the latest's and later ones'.
+  Reply<void> ReadStream(std::optional<uint64_t> generation, bool follow, uint64_t tail) {
     v1::ReadLogsRequest request;
     request.set_id(job_.id());
     if (options_.rank) request.set_rank(*options_.rank);
-    if (options_.generation) request.set_generation(*options_.generation);
+    if (generation) request.set_generation(*generation);
     request.set_tail(tail);
-    request.set_follow(options_.follow);
+    request.set_follow(follow);
     // Once: where it comes back after an outage it is attached already.
-    request.set_attached(options_.attached && !printer_.printed_any());
+    request.set_attached(options_.attached && follow && !printer_.printed_any());
     if (request.attached()) request.set_actor(OwnerName(context_.env()));
     const auto stream = client_.ReadLogs(request);
     v1::ReadLogsResponse lines;
@@ -140,7 +149,7 @@ class LogReader {
           idle_until = std::chrono::steady_clock::now() + client_.timeout();
           break;
         case Stream<v1::ReadLogsResponse>::Outcome::kIdle:
-          if (options_.follow || now < idle_until) break;
+          if (follow || now < idle_until) break;
           return tl::unexpected(
               Errors{Error{.code = ErrorCode::kDeadlineExceeded,
                            .message = fmt::format("imgd at {} ({}) stopped sending in the middle of the log",
@@ -176,6 +185,7 @@ class LogReader {
   v1::Job job_;
   const LogsOptions& options_;
   LogPrinter printer_;
+  uint64_t start_;  ///< the one that is read, as far as its lines tell; nothing is left of earlier ones
 };
 
 constexpr std::pair<const char*, v1::LogLevel> kLevels[] = {{"debug", v1::LOG_LEVEL_DEBUG},

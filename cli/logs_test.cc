@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <yaml-cpp/yaml.h>
 
@@ -94,6 +95,28 @@ TEST_F(Logs, FollowGoesOnAfterARestartWithoutDoubledLines) {
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(Lines(process.out.text()), ElementsAre("[0] loading", "[1] loading too", "[0] training",
                                                      "[1] written meanwhile", "[0] the last"));
+}
+
+TEST_F(Logs, FollowReadsEveryStartThatWasMadeInAnOutage) {
+  CliProcess process(CallTo(daemon_.address(), {"logs", "12", "-f", "--rank", "0"}));
+  process.out.WaitFor("training");
+  daemon_.Stop();
+  process.err.WaitFor("the log goes on once imgd is back");
+  daemon_.AddLine(12, Line(0, 3, "why it crashed"));
+  for (uint64_t start = 2; start <= 3; ++start) {
+    auto line = Line(0, 1, fmt::format("start {}", start));
+    line.set_generation(start);
+    daemon_.AddLine(12, line);
+  }
+  auto job = daemon_.GetJob(12);
+  job.set_generation(3);
+  daemon_.PutJob(job);
+  daemon_.Start();
+  process.out.WaitFor("start 3");
+  daemon_.AddEvent(12, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_COMPLETED, "done"));
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(Lines(process.out.text()),
+              ElementsAre("loading", "training", "why it crashed", "start 2", "start 3"));
 }
 
 TEST_F(Logs, OfAJobThatHasWrittenNothingSaySo) {

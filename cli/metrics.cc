@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "cli/commands.h"
 #include "cli/format.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr int kPlotLines = 12;
 constexpr int kMostPlotColumns = 100;
 constexpr int kAxisColumns = 8;  ///< what a curve has left of it
+constexpr uint32_t kFinestPoints = 10'000;
 
 struct MetricsOptions {
   std::string job;
@@ -39,7 +41,33 @@ void PrintCsv(std::ostream& out, const std::string& x, const v1::GetMetricsRespo
   }
 }
 
-void PrintMetricsTable(Context& context, const v1::GetMetricsResponse& metrics) {
+/// The first value of each figure of an answer. A point has but the last of its values: where the first one
+/// stands for several, the figure is asked for again up to there, until they are points of their own.
+Reply<std::map<std::string, double>> FirstValues(Client& client, v1::GetMetricsRequest request,
+                                                 v1::GetMetricsResponse metrics) {
+  std::map<std::string, double> first;
+  request.set_points(kFinestPoints);
+  while (true) {
+    request.clear_names();
+    double to = -INFINITY;
+    for (const auto& series : metrics.series()) {
+      if (series.points().empty()) continue;
+      first[series.name()] = series.points(0).last();
+      if (series.values() <= static_cast<uint64_t>(series.points_size())) continue;
+      request.add_names(series.name());
+      to = std::max(to, series.points(0).x());
+    }
+    // Values at one and the same place are not told apart.
+    if (request.names().empty() || (request.has_to() && to >= request.to())) return first;
+    request.set_to(to);
+    auto finer = client.GetMetrics(request);
+    if (!finer) return tl::unexpected(std::move(finer).error());
+    metrics = std::move(*finer);
+  }
+}
+
+void PrintMetricsTable(Context& context, const v1::GetMetricsResponse& metrics,
+                       const std::map<std::string, double>& first) {
   Table table(
       {{"FIGURE"}, {"VALUES", true}, {"FIRST", true}, {"LAST", true}, {"LEAST", true}, {"GREATEST", true}});
   const auto number = [](double value) { return fmt::format("{:.4g}", Shown(value)); };
@@ -54,7 +82,7 @@ void PrintMetricsTable(Context& context, const v1::GetMetricsResponse& metrics) 
       least = std::fmin(least, point.min());
       greatest = std::fmax(greatest, point.max());
     }
-    table.Add({series.name(), std::to_string(series.values()), number(series.points(0).last()),
+    table.Add({series.name(), std::to_string(series.values()), number(first.at(series.name())),
                number(series.points().rbegin()->last()), number(least), number(greatest)});
   }
   table.Print(context.out(), context.terminal());
@@ -67,13 +95,15 @@ std::vector<CurvePoint> CurvePointsOf(const v1::MetricSeries& series) {
   return points;
 }
 
-/// Under a curve: the first and the last value of what it is laid out by.
+/// Under a curve: the least and the greatest value of what it is laid out by.
 std::string XAxis(const v1::MetricSeries& series, const std::string& x, int width) {
   const auto label = [&](double value) {
     return x == "time" ? LocalTime(static_cast<int64_t>(value * 1e6)) : fmt::format("{:.6g}", value);
   };
-  const std::string from = label(series.points(0).x());
-  const std::string to = fmt::format("{} {}", x, label(series.points().rbegin()->x()));
+  const auto is_before = [](const v1::MetricPoint& a, const v1::MetricPoint& b) { return a.x() < b.x(); };
+  const auto ends = std::minmax_element(series.points().begin(), series.points().end(), is_before);
+  const std::string from = label(ends.first->x());
+  const std::string to = fmt::format("{} {}", x, label(ends.second->x()));
   const int gap = std::max(2, width - kAxisColumns - static_cast<int>(from.size() + to.size()));
   return std::string(kAxisColumns, ' ') + from + std::string(static_cast<size_t>(gap), ' ') + to;
 }
@@ -135,13 +165,14 @@ Error NotReported(uint64_t job, const std::vector<std::string>& absent,
           .hint = names.empty() ? kNeverReported : fmt::format("it has reported {}", fmt::join(names, ", "))};
 }
 
-void PrintMetrics(Context& context, Client& client, const MetricsOptions& options, uint64_t job,
-                  const v1::GetMetricsResponse& metrics) {
+/// `metrics`: the answer to `request`.
+Reply<void> PrintMetrics(Context& context, Client& client, const MetricsOptions& options,
+                         const v1::GetMetricsRequest& request, const v1::GetMetricsResponse& metrics) {
   const auto is_empty = [](const v1::MetricSeries& series) { return series.points().empty(); };
   const bool none = std::all_of(metrics.series().begin(), metrics.series().end(), is_empty);
   if (none && options.format == "table") {
-    context.Say(fmt::format("job {} has reported no figures: {}", job,
-                            HasEnded(client, job) ? kNeverReported : "it has not got so far yet"));
+    context.Say(fmt::format("job {} has reported no figures: {}", request.id(),
+                            HasEnded(client, request.id()) ? kNeverReported : "it has not got so far yet"));
   } else if (options.format == "json") {
     PrintDocument(context.out(), ToJson(metrics), OutputFormat::kJson);
   } else if (options.format == "csv") {
@@ -149,8 +180,11 @@ void PrintMetrics(Context& context, Client& client, const MetricsOptions& option
   } else if (options.plot) {
     PrintPlots(context, options.x, metrics);
   } else {
-    PrintMetricsTable(context, metrics);
+    const auto first = FirstValues(client, request, metrics);
+    if (!first) return tl::unexpected(first.error());
+    PrintMetricsTable(context, metrics, *first);
   }
+  return {};
 }
 
 int RunMetrics(Context& context, const MetricsOptions& options) {
@@ -182,7 +216,10 @@ int RunMetrics(Context& context, const MetricsOptions& options) {
     // Who asks again and again from a job's start on, as scripts do, makes no mistake.
     if (reported.series().empty() && !HasEnded(**client, *id)) absent.clear();
   }
-  if (absent.empty() || !metrics->series().empty()) PrintMetrics(context, **client, options, *id, *metrics);
+  if (absent.empty() || !metrics->series().empty()) {
+    const auto printed = PrintMetrics(context, **client, options, request, *metrics);
+    if (!printed) return context.Fail(printed.error());
+  }
   return absent.empty() ? 0 : context.Fail({NotReported(*id, absent, reported)});
 }
 

@@ -39,6 +39,11 @@ TEST_F(Metrics, ATableHasALineForEachFigure) {
                                               "loss         3      4     3      2         4"));
 }
 
+TEST_F(Metrics, TheFirstValueIsTheFirstHoweverFewThePoints) {
+  EXPECT_THAT(Lines(Ask({"--points", "1"}).out), ElementsAre("FIGURE  VALUES  FIRST  LAST  LEAST  GREATEST",
+                                                             "loss         3      4     3      2         4"));
+}
+
 TEST_F(Metrics, CsvHasEachPoint) {
   EXPECT_THAT(Lines(Ask({"-o", "csv", "-x", "epoch"}).out),
               ElementsAre("name,epoch,min,max,last", "loss,1,4,4,4", "loss,2,2,2,2", "loss,3,3,3,3"));

@@ -377,6 +377,49 @@ TEST_F(Operating, EventsAreLinesAndFiltersGoToTheDaemon) {
   EXPECT_THAT(wide[1], AllOf(testing::StartsWith("     2  "), HasSubstr(" [QUEUED -> STARTING]")));
 }
 
+TEST_F(Operating, WhoFollowsEventsSeesThoseOfTheLastHourUnlessANumberIsGiven) {
+  daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_JOINED, "first"));
+  const auto since = [this](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--timeout", "1s", "events", "-f"});
+    CliProcess process(CallTo(daemon_.address(), std::move(more)));
+    process.out.WaitFor("first");
+    daemon_.Stop();
+    process.Wait();
+    daemon_.Start();
+    return daemon_.event_watches().back().since_us();
+  };
+  EXPECT_GT(since({}), NowMicros() - 3'700'000'000);
+  EXPECT_EQ(since({"--from-event", "1"}), 0);
+}
+
+TEST_F(Operating, AListOfEventsIsReadOnWhereAStreamEndsBeforeThem) {
+  for (int i = 0; i < 5; ++i) daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_JOINED, "again"));
+  daemon_.LimitStreams(2);
+  const auto done = RunOn({"events"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(Lines(done.out), SizeIs(5));
+  daemon_.LimitStreams(0);
+  EXPECT_EQ(RunOn({"events"}).exit_code, 4);
+}
+
+TEST_F(Operating, OnlyOfEventsThatNobodyReadItIsSaidThatTheyAreGone) {
+  PutNode("gpu-3");
+  daemon_.AddDecision(NodeEvent("gpu-3", v1::REASON_CODE_NODE_JOINED, "first"));
+  CliProcess process(CallTo(daemon_.address(), {"--timeout", "3s", "events", "-f", "--node", "gpu-3"}));
+  process.out.WaitFor("first");
+  daemon_.PassOver(1000);
+  daemon_.AddDecision(NodeEvent("gpu-3", v1::REASON_CODE_NODE_LOST, "second"));
+  process.out.WaitFor("second");
+  EXPECT_THAT(process.err.text(), Not(HasSubstr("no longer kept")));
+  daemon_.Stop();
+  process.err.WaitFor("goes on once imgd is back");
+  daemon_.PassOver(1000);
+  daemon_.Start();
+  process.err.WaitFor("events up to number 2002 are no longer kept");
+  daemon_.Stop();
+  EXPECT_EQ(process.Wait(), 4);
+}
+
 TEST_F(Operating, EventsAreFollowedOverARestartWithoutLossOrRepetition) {
   daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_JOINED, "first"));
   // It ends when the timeout is over and the daemon still away.

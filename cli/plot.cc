@@ -42,7 +42,7 @@ class Dots {
     for (int y = std::min(from, to); y <= std::max(from, to); ++y) Set(x, y);
   }
 
-  /// `from_x` is not right of `to_x`.
+  /// None where `from_x` is right of `to_x`.
   void SetLine(int from_x, int from_y, int to_x, int to_y) {
     if (from_x == to_x) SetColumn(to_x, from_y, to_y);
     int last = from_y;
@@ -83,7 +83,7 @@ class Dots {
   std::vector<bool> on_;
 };
 
-/// What the vertical axis shows.
+/// What an axis shows.
 struct Scale {
   double least = INFINITY;
   double most = -INFINITY;
@@ -95,11 +95,11 @@ struct Scale {
   }
   bool empty() const { return least > most; }
 
-  /// Dot of `value` among `height`, from the bottom; the middle where all values are one.
-  int Level(double value, int height) const {
-    if (most <= least) return height / 2;
+  /// Dot of `value` among so many, from the least; the middle where all values are one.
+  int Level(double value, int dots) const {
+    if (most <= least) return dots / 2;
     const double share = std::clamp((value - least) / (most - least), 0.0, 1.0);
-    return static_cast<int>(std::lround(share * (height - 1)));
+    return static_cast<int>(std::lround(share * (dots - 1)));
   }
 };
 
@@ -118,10 +118,10 @@ bool IsDrawn(const CurvePoint& point) {
 }
 
 void DrawCurve(const std::vector<CurvePoint>& points, const Scale& scale, Dots& dots) {
-  const double first = points.front().x;
-  const double span = points.back().x - first;
+  Scale across;
+  for (const auto& point : points) across.Take(point.x);
   const auto column = [&](double x) {
-    return span > 0 ? static_cast<int>(std::lround((x - first) / span * (dots.width() - 1))) : 0;
+    return across.most > across.least ? across.Level(x, dots.width()) : 0;
   };
   if (std::ranges::count_if(points, IsDrawn) == 1) {
     // A single dot would hardly be seen.

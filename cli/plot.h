@@ -17,9 +17,10 @@ struct CurvePoint {
   double last = 0;
 };
 
-/// A curve over points with growing `x`, drawn as Plot is, of `height` lines with no line end: each value
-/// that a point stands for lies on it, so that no peak is lost. The scale begins at 0 unless that would leave
-/// most of the room empty. None where there is no number.
+/// A curve over points from the least `x` to the greatest, drawn as Plot is, of `height` lines with no line
+/// end: each value that a point stands for lies on it, so that no peak is lost. Where `x` goes back, as by a
+/// clock that was set, points are not joined. The scale begins at 0 unless that would leave most of the room
+/// empty. None where there is no number.
 std::vector<std::string> Curve(const std::vector<CurvePoint>& points, int width, int height, bool utf8);
 
 /// A line over `values`, left to right, in `width` columns of one line without an axis: from the least to the

@@ -92,6 +92,12 @@ TEST(Curve, PointsStandWhereTheirXIs) {
                                                        "     0 |**       "));
 }
 
+TEST(Curve, WhereXGoesBackThePointsBeginAnew) {
+  const std::vector<CurvePoint> points = {{4, 2, 2, 2}, {7, 2, 2, 2}, {0, 0, 0, 0}, {3, 0, 0, 0}};
+  EXPECT_THAT(Curve(points, 16, 2, false), ElementsAre("     2 |    ****",  //
+                                                       "     0 |****    "));
+}
+
 TEST(Spark, IsALineFromTheLeastToTheGreatest) {
   EXPECT_EQ(Spark({4, 3, 2, 1}, 8, false), "'''--.._");
   EXPECT_EQ(Spark({5, 5}, 4, false), "----") << "in the middle";

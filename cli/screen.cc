@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 
 #include "common/files.h"
@@ -64,6 +65,15 @@ class TerminalScreen final : public Screen {
     (void)!write(wake_.get(), &one, sizeof one);
   }
 
+  void GiveBack() override {
+    if (!entered_.exchange(false)) return;
+    tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+    tcflush(STDIN_FILENO, TCIFLUSH);
+    // What was written before may be read by nobody; that is not waited for.
+    pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+    if (poll(&out, 1, 0) > 0) WriteAll(kLeaveScreen);
+  }
+
  private:
   void Enter() {
     termios raw = before_;
@@ -78,8 +88,7 @@ class TerminalScreen final : public Screen {
   }
 
   void Leave() {
-    if (!entered_) return;
-    entered_ = false;
+    if (!entered_.exchange(false)) return;
     WriteAll(kLeaveScreen);
     // What was typed and not read is not for the shell.
     tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
@@ -129,7 +138,7 @@ class TerminalScreen final : public Screen {
   const UniqueFd signals_;
   const UniqueFd wake_;
   KeyReader keys_;
-  bool entered_ = false;
+  std::atomic<bool> entered_ = false;
 };
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 namespace imgd::cli {
 
-/// A terminal that a program has for itself from its first Write on. Used by one thread, but for Wake. Its
-/// end gives the terminal back as it was.
+/// A terminal that a program has for itself from its first Write on. Used by one thread, but for Wake and
+/// GiveBack. Its end gives the terminal back as it was.
 class Screen {
  public:
   struct Size {
@@ -36,6 +36,8 @@ class Screen {
   virtual Input Wait(Instant until) = 0;
   /// Ends a Wait; thread-safe.
   virtual void Wake() = 0;
+  /// Gives the terminal back at once, for a process that ends in the middle of something; thread-safe.
+  virtual void GiveBack() = 0;
 };
 
 /// The terminal of standard input and output: its other screen, with no cursor, and keys as they are pressed.

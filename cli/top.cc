@@ -88,6 +88,7 @@ void PrintTopDocument(Context& context, const TopData& data, OutputFormat format
                         {"jobs_running", totals.running},
                         {"jobs_queued", totals.queued},
                         {"jobs_paused", totals.paused},
+                        {"more_jobs", data.more_jobs},
                         {"images_per_second", totals.images_per_second}};
   document["nodes"] = ToJsonArray(data.nodes);
   document["jobs"] = ToJsonArray(data.jobs);
@@ -104,28 +105,37 @@ int ShowOnce(Context& context, const TopData& data, OutputFormat format) {
   return 0;
 }
 
-/// The exit code: 0 when its user left, else 128 and the signal.
-int ShowOnScreen(Context& context, TopFeed& feed, Screen& screen) {
+/// The exit code: 128 and the signal, or where its user left 0, or that of an order that came to nothing.
+int ShowOnScreen(Context& context, TopFeed& feed, std::unique_ptr<Screen> screen) {
   auto& interrupt = context.interrupt();
-  const Interrupt::Scope scope(interrupt, [&] { screen.Wake(); });
-  feed.Start([&] { screen.Wake(); });
-  const int signal = TopScreen(context, feed, screen).Run(interrupt);
-  const int code = interrupt.Triggered() ? interrupt.ExitCode() : signal != 0 ? 128 + signal : 0;
-  feed.Stop();
-  return code;
+  int code = 0;
+  Errors lost;
+  {
+    const Interrupt::Scope scope(interrupt, [&] { screen->Wake(); });
+    interrupt.BeforeLeaving([&] { screen->GiveBack(); });
+    feed.Start([&] { screen->Wake(); });
+    const int signal = TopScreen(context, feed, *screen).Run(interrupt);
+    code = interrupt.Triggered() ? interrupt.ExitCode() : signal != 0 ? 128 + signal : 0;
+    lost = feed.Stop();
+    interrupt.BeforeLeaving({});
+  }
+  screen.reset();
+  for (const auto& error : lost) context.Say(Printable(error.ToString()), Style::kBad);
+  return code == 0 && !lost.empty() ? ExitCodeOf(lost.front().code) : code;
 }
 
 int RunTop(Context& context, const TopOptions& options) {
   const bool once = options.once || options.format != OutputFormat::kTable || !context.terminal().is_terminal;
   // Before any thread: they inherit the signals that it takes.
-  const auto screen = once ? nullptr : context.OpenScreen();
+  auto screen = once ? nullptr : context.OpenScreen();
   if (screen) context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   if (screen && !context.timeout) (*client)->set_timeout(kTopTimeout);
   TopFeed feed(**client, context.interrupt(), OwnerName(context.env()));
   if (auto begun = feed.Begin(); !begun) return context.Fail(begun.error());
-  return screen ? ShowOnScreen(context, feed, *screen) : ShowOnce(context, feed.Now(), options.format);
+  return screen ? ShowOnScreen(context, feed, std::move(screen))
+                : ShowOnce(context, feed.Now(), options.format);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct TopData {
   int64_t taken_us = 0;                            ///< when it answered last, microseconds since 1970 UTC
   std::vector<v1::Node> nodes;                     ///< by name
   std::vector<v1::Job> jobs;                       ///< in the order of the table
-  bool more_jobs = false;                          ///< there are other jobs that have not ended
+  bool more_jobs = false;                          ///< others are in the queue or paused
   std::map<uint64_t, std::vector<double>> losses;  ///< by job, over all of its steps
   std::optional<TopJob> job;                       ///< the one that is open
   std::string job_problem;                         ///< why it can't be shown; empty where it can

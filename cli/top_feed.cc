@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
 
 #include "cli/watch_view.h"
@@ -14,36 +13,47 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kEvery = 2s;
-constexpr uint32_t kMostLive = 1000;  ///< jobs that have not ended
-constexpr uint32_t kNewest = 50;      ///< of all, for those that have
-constexpr size_t kMostLosses = 40;    ///< jobs whose losses are drawn
+constexpr Duration kLastOrders = 5s;     ///< how long orders hold up who leaves
+constexpr uint32_t kHoldingPage = 1000;  ///< of the jobs that hold nodes, which are all asked for
+constexpr uint32_t kMostWaiting = 1000;  ///< jobs in the queue or paused
+constexpr uint32_t kNewest = 50;         ///< of all, for those that have ended
+constexpr size_t kMostLosses = 40;       ///< jobs whose losses are drawn
 constexpr uint32_t kLossPoints = 64;
 constexpr uint32_t kCurvePoints = 400;
 constexpr uint32_t kLogLines = 500;  ///< of a rank
 constexpr uint32_t kManyRanks = 16;  ///< from so many on a rank has fewer
 constexpr uint32_t kFewLogLines = 20;
 
-v1::ListJobsRequest LiveJobs() {
+/// The newest jobs in one of these states, or in any where none is named.
+v1::ListJobsRequest NewestJobs(std::initializer_list<v1::JobState> states, uint32_t page_size) {
   v1::ListJobsRequest request;
-  for (const auto state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING,
-                           v1::JOB_STATE_PREEMPTING, v1::JOB_STATE_PAUSED})
-    request.add_states(state);
-  request.set_page_size(kMostLive);
+  for (const auto state : states) request.add_states(state);
+  request.set_page_size(page_size);
   return request;
+}
+
+Error NotCancelled(uint64_t job, ErrorCode code, const std::string& why) {
+  return {.code = code,
+          .message = fmt::format("job {} may go on: {}", job, why),
+          .hint = fmt::format("imgcli cancel {} asks again", job)};
 }
 
 }  // namespace
 
-void TopFeed::Stop() {
+Errors TopFeed::Stop() {
+  if (!thread_.joinable()) return {};
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     ending_ = true;
+    wake_.notify_all();
+    wake_.wait_for(lock, kLastOrders, [this] { return over_ || orders_.empty(); });
   }
-  wake_.notify_all();
-  if (!thread_.joinable()) return;
   // What is being asked may take long where the daemon is away.
   if (!interrupt_.Triggered()) interrupt_.Trigger(SIGTERM);
   thread_.join();
+  for (const auto& order : orders_)
+    lost_.push_back(NotCancelled(order.job, ErrorCode::kUnavailable, "imgd had not answered at the end"));
+  return std::move(lost_);
 }
 
 Reply<void> TopFeed::Begin() {
@@ -76,37 +86,38 @@ void TopFeed::Open(uint64_t job) {
 
 void TopFeed::Cancel(uint64_t job, bool checkpoint) {
   const std::lock_guard lock(mutex_);
-  cancel_ = CancelOrder{.job = job, .checkpoint = checkpoint};
+  orders_.push_back({.job = job, .checkpoint = checkpoint});
   wake_.notify_all();
 }
 
 bool TopFeed::AwaitWork() {
   std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, kEvery, [this] { return ending_ || hurry_ || cancel_.has_value(); });
+  wake_.wait_for(lock, kEvery, [this] { return ending_ || hurry_ || !orders_.empty(); });
   hurry_ = false;
-  return !ending_;
+  return !ending_ || !orders_.empty();
 }
 
 void TopFeed::Loop() {
   while (AwaitWork()) {
-    std::optional<CancelOrder> order;
+    SendOrders();
     uint64_t open = 0;
     {
       const std::lock_guard lock(mutex_);
-      order = std::exchange(cancel_, std::nullopt);
       open = open_;
     }
-    if (order) DoCancel(*order);
     if (open != 0) {
       FetchJob(open);
       changed_();
     }
     auto fetched = FetchCluster();
     if (fetched) FetchLosses(*fetched);
-    if (interrupt_.Triggered()) return;
+    if (interrupt_.Triggered()) break;
     Keep(std::move(fetched));
     changed_();
   }
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  wake_.notify_all();
 }
 
 Reply<TopData> TopFeed::FetchCluster() {
@@ -114,23 +125,38 @@ Reply<TopData> TopFeed::FetchCluster() {
   data.server = client_.address().target;
   auto nodes = client_.ListNodes();
   if (!nodes) return tl::unexpected(std::move(nodes).error());
-  auto live = client_.ListJobs(LiveJobs());
-  if (!live) return tl::unexpected(std::move(live).error());
-  v1::ListJobsRequest newest;
-  newest.set_page_size(kNewest);
-  auto all = client_.ListJobs(newest);
-  if (!all) return tl::unexpected(std::move(all).error());
+  if (auto fetched = FetchJobs(data); !fetched) return tl::unexpected(std::move(fetched).error());
   data.taken_us = NowMicros();
   data.warning = nodes->warning();
-  data.more_jobs = !live->next_page_token().empty();
   data.nodes.assign(nodes->nodes().begin(), nodes->nodes().end());
-  data.jobs.assign(live->jobs().begin(), live->jobs().end());
-  for (auto& job : *all->mutable_jobs()) {
-    const auto is_it = [&](const v1::Job& other) { return other.id() == job.id(); };
-    if (std::none_of(data.jobs.begin(), data.jobs.end(), is_it)) data.jobs.push_back(std::move(job));
-  }
-  SortForTop(data.jobs);
   return data;
+}
+
+Reply<void> TopFeed::FetchJobs(TopData& data) {
+  std::map<uint64_t, v1::Job> jobs;  // of what is said twice the later counts
+  const auto take = [&](const v1::ListJobsRequest& request) -> Reply<std::string> {
+    auto page = client_.ListJobs(request);
+    if (!page) return tl::unexpected(std::move(page).error());
+    for (auto& job : *page->mutable_jobs()) {
+      const uint64_t id = job.id();
+      jobs.insert_or_assign(id, std::move(job));
+    }
+    return page->next_page_token();
+  };
+  if (auto newest = take(NewestJobs({}, kNewest)); !newest) return tl::unexpected(std::move(newest).error());
+  auto more = take(NewestJobs({v1::JOB_STATE_QUEUED, v1::JOB_STATE_PAUSED}, kMostWaiting));
+  if (!more) return tl::unexpected(std::move(more).error());
+  data.more_jobs = !more->empty();
+  auto holding =
+      NewestJobs({v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING, v1::JOB_STATE_PREEMPTING}, kHoldingPage);
+  do {
+    auto next = take(holding);
+    if (!next) return tl::unexpected(std::move(next).error());
+    holding.set_page_token(*next);
+  } while (!holding.page_token().empty());
+  for (auto& known : jobs) data.jobs.push_back(std::move(known.second));
+  SortForTop(data.jobs);
+  return {};
 }
 
 void TopFeed::FetchLosses(TopData& data) {
@@ -222,17 +248,40 @@ void TopFeed::Tell(std::string message, Style style) {
   changed_();
 }
 
-void TopFeed::DoCancel(const CancelOrder& order) {
+void TopFeed::SendOrders() {
+  while (true) {
+    CancelOrder order;
+    {
+      const std::lock_guard lock(mutex_);
+      if (orders_.empty()) return;
+      order = orders_.front();
+    }
+    const auto sent = DoCancel(order);
+    // What was broken off is not answered.
+    if (!sent && interrupt_.Triggered()) return;
+    const std::lock_guard lock(mutex_);
+    orders_.pop_front();
+    if (!sent && ending_)
+      lost_.push_back(NotCancelled(order.job, sent.error().front().code, sent.error().front().message));
+    wake_.notify_all();
+  }
+}
+
+Reply<void> TopFeed::DoCancel(const CancelOrder& order) {
   v1::CancelJobRequest request;
   request.set_id(order.job);
   request.set_checkpoint(order.checkpoint);
   request.set_actor(actor_);
-  const auto answer =
+  auto answer =
       client_.CancelJob(request, [this] { Tell("imgd does not answer; asking it again", Style::kWarn); });
-  if (!answer) return Tell(answer.error().front().message, Style::kBad);
+  if (!answer) {
+    Tell(answer.error().front().message, Style::kBad);
+    return tl::unexpected(std::move(answer).error());
+  }
   Tell(fmt::format("{} is being cancelled{}", JobTitle(answer->job()),
                    order.checkpoint ? ", after a checkpoint" : ""),
        Style::kGood);
+  return {};
 }
 
 }  // namespace imgd::cli

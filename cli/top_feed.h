@@ -1,9 +1,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -25,8 +25,9 @@ class TopFeed {
 
   ~TopFeed() { Stop(); }
 
-  /// Breaks off what is being asked, by an interrupt, and ends the thread.
-  void Stop();
+  /// Ends the thread, breaking off what is being asked by an interrupt; but orders to cancel are still sent,
+  /// for some seconds. Errors: of each that came to nothing, or may have.
+  Errors Stop();
 
   /// Asks for the cluster, in this thread. Errors: as the daemon's.
   Reply<void> Begin();
@@ -41,7 +42,7 @@ class TopFeed {
   /// The job to keep up to date besides the cluster; 0 for none.
   void Open(uint64_t job);
 
-  /// Asks for the job's end; TopData::message says what became of it.
+  /// Asks for the job's end, after those that were asked for before; TopData::message says what became of it.
   void Cancel(uint64_t job, bool checkpoint);
 
  private:
@@ -53,8 +54,11 @@ class TopFeed {
   void Loop();
   /// The next thing to do is there, or time is up. False at the end.
   bool AwaitWork();
-  void DoCancel(const CancelOrder& order);
+  /// Sends the orders that there are, in their turn.
+  void SendOrders();
+  Reply<void> DoCancel(const CancelOrder& order);
   Reply<TopData> FetchCluster();
+  Reply<void> FetchJobs(TopData& data);
   void FetchLosses(TopData& data);
   void FetchJob(uint64_t id);
   /// Takes the answer over, or keeps the old one and says since when the daemon is away.
@@ -72,9 +76,11 @@ class TopFeed {
   std::condition_variable wake_;
   TopData data_;  // all below: guarded by mutex_
   uint64_t open_ = 0;
-  std::optional<CancelOrder> cancel_;
+  std::deque<CancelOrder> orders_;  ///< not answered yet
+  Errors lost_;                     ///< of orders that failed when nobody looked any more
   bool hurry_ = false;
   bool ending_ = false;
+  bool over_ = false;  ///< the thread does nothing more
   std::thread thread_;
 };
 

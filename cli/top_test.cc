@@ -26,8 +26,8 @@ class Top : public testing::Test {
     daemon_.PutNode(node);
   }
 
-  CliResult OnScreen(std::vector<ScriptedScreen::Step> steps) {
-    auto call = CallTo(daemon_.address(), {"top"});
+  CliResult OnScreen(std::vector<ScriptedScreen::Step> steps, std::vector<std::string> arguments = {"top"}) {
+    auto call = CallTo(daemon_.address(), std::move(arguments));
     call.terminal = {.is_terminal = true};
     call.open_screen = [&steps] { return std::make_unique<ScriptedScreen>(std::move(steps)); };
     return RunCli(std::move(call));
@@ -59,6 +59,21 @@ TEST_F(Top, CancelsWhenThatIsConfirmed) {
   EXPECT_EQ(daemon_.cancels()[0].id(), 13u);
   EXPECT_EQ(daemon_.cancels()[0].actor(), "lena");
   EXPECT_TRUE(daemon_.cancels()[0].checkpoint());
+}
+
+TEST_F(Top, AllThatWasConfirmedIsCancelledAlsoByOneWhoLeaves) {
+  EXPECT_EQ(OnScreen({{.text = "rn18-demo", .keys = "cyjcyq"}}).exit_code, 0);
+  const auto cancels = daemon_.cancels();
+  ASSERT_THAT(cancels, SizeIs(2));
+  EXPECT_EQ(cancels[0].id(), 12u);
+  EXPECT_EQ(cancels[1].id(), 13u);
+}
+
+TEST_F(Top, WhoLeavesIsToldWhatMayNotHaveBeenCancelled) {
+  const auto done = OnScreen({{.text = "rn18-demo", .keys = "cyq", .action = [this] { daemon_.Stop(); }}},
+                             {"--timeout", "1s", "top"});
+  EXPECT_EQ(done.exit_code, 4);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("job 12 may go on: "), HasSubstr("imgcli cancel 12 asks again")));
 }
 
 TEST_F(Top, GoesOnAfterARestartAndSaysSo) {
@@ -98,6 +113,20 @@ TEST_F(Top, JsonHasNodesJobsAndSums) {
   EXPECT_EQ(document["totals"]["jobs_queued"], 1);
   EXPECT_EQ(document["nodes"][0]["name"], "gpu-1");
   EXPECT_EQ(document["jobs"][0]["id"], "12");
+}
+
+TEST_F(Top, WhatRunsIsThereHoweverLongTheQueue) {
+  daemon_.AddEvent(12, StepEvent(188, 400));
+  for (uint64_t id = 100; id < 1200; ++id) daemon_.PutJob(MakeJob(id, "sweep", v1::JOB_STATE_QUEUED));
+  const auto done = RunCli(CallTo(daemon_.address(), {"top", "-o", "json"}));
+  const auto document = nlohmann::json::parse(done.out);
+  EXPECT_EQ(document["totals"]["jobs_running"], 1);
+  EXPECT_EQ(document["totals"]["images_per_second"], 812);
+  EXPECT_EQ(document["totals"]["jobs_queued"], 1000);
+  EXPECT_EQ(document["totals"]["more_jobs"], true);
+  EXPECT_EQ(document["jobs"][0]["id"], "12");
+  EXPECT_THAT(RunCli(CallTo(daemon_.address(), {"top", "--once"})).out,
+              HasSubstr("1 running, 1000+ queued   812 images/s"));
 }
 
 TEST_F(Top, WithoutADaemonItEndsAsOthersDo) {

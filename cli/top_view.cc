@@ -26,7 +26,7 @@ FrameLine WithEnd(FrameLine line, const std::string& right, const Look& look) {
 FrameLine SummaryLine(const TopData& data, const TopTotals& totals) {
   FrameLine line = {Cell("imgd", Style::kBold),
                     Cell(" " + data.server + "   "),
-                    Cell(fmt::format("{}{}", totals.running, data.more_jobs ? "+" : ""), Style::kBold),
+                    Cell(fmt::format("{}", totals.running), Style::kBold),
                     Cell(" running, "),
                     Cell(fmt::format("{}{}", totals.queued, data.more_jobs ? "+" : ""), Style::kBold),
                     Cell(" queued")};

@@ -45,17 +45,27 @@ class Follower {
       auto now = Reconnect();
       if (context_.interrupt().Triggered()) return Interrupted();
       if (!now) return Fail(now.error());
-      if (IsFinal(now->job().state())) return End(*now);
+      if (IsFinal(now->job().state())) {
+        if (ended) return End(*now);
+        // Of a stream that broke off, what the job did up to its end is still to be read.
+        if (!IsOutage(ended.error())) return Fail(ended.error());
+      }
       context_.interrupt().WaitFor(kReopen);
     }
   }
 
  private:
-  /// Shows the events that there are. Stopping in the middle is a failure: nobody will ask for the rest.
+  /// Shows the events that there are. Stopping in the middle is a failure: nobody will ask for the rest. But
+  /// who reads them, as by a pager, may take longer than a stream lasts: after one that brought some, another
+  /// is opened.
   int PrintStored() {
     after_ = std::max<uint64_t>(options_.from_event.value_or(1), 1) - 1;
-    auto ended = ReadStream();
-    return ended ? 0 : context_.Fail(ended.error());
+    while (true) {
+      const uint64_t before = after_;
+      auto ended = ReadStream();
+      if (ended) return 0;
+      if (!IsOutage(ended.error()) || after_ == before) return context_.Fail(ended.error());
+    }
   }
 
   /// Reads events until the stream ends, for whatever reason.

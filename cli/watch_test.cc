@@ -121,6 +121,23 @@ TEST_F(Watch, GoesOnAfterARestartWithoutGapOrDouble) {
   EXPECT_EQ(daemon_.watches().back().after_event(), 2u);
 }
 
+TEST_F(Watch, WhatHappenedInAnOutageIsShownWhereTheJobEndedInIt) {
+  CliProcess process(CallTo(daemon_.address(), {"watch", "12", "-o", "json"}));
+  daemon_.AwaitStreams(1);
+  daemon_.AddEvent(12, StepEvent(1, 400));
+  process.out.WaitFor("total_steps");
+  daemon_.Stop();
+  process.err.WaitFor("the job goes on without it");
+  daemon_.AddEvent(12, StepEvent(2, 400));
+  Finish(v1::JOB_STATE_COMPLETED, "done");
+  daemon_.Start();
+  EXPECT_EQ(process.Wait(), 0);
+  const auto lines = Lines(process.out.text());
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_EQ(nlohmann::json::parse(lines[1])["step"]["step"], "2");
+  EXPECT_EQ(nlohmann::json::parse(lines[2])["state_change"]["to"], "JOB_STATE_COMPLETED");
+}
+
 TEST_F(Watch, GivesUpAfterTheTimeoutThatWasAskedFor) {
   CliProcess process(CallTo(daemon_.address(), {"--timeout", "3s", "watch", "12"}));
   daemon_.AwaitStreams(1);
@@ -181,6 +198,17 @@ TEST_F(Watch, StoredEventsCanBeReadAsJsonLines) {
   ASSERT_THAT(lines, SizeIs(2));
   EXPECT_EQ(nlohmann::json::parse(lines[1])["step"]["step"], "2");
   EXPECT_EQ(nlohmann::json::parse(lines[1])["number"], "2");
+}
+
+TEST_F(Watch, StoredEventsAreReadOnWhereAStreamEndsBeforeThem) {
+  for (uint64_t step = 1; step <= 5; ++step) daemon_.AddEvent(12, StepEvent(step, 400));
+  const auto call = CallTo(daemon_.address(), {"watch", "12", "--no-follow", "-o", "json"});
+  daemon_.LimitStreams(2);
+  const auto done = RunCli(call);
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(Lines(done.out), SizeIs(5));
+  daemon_.LimitStreams(0);
+  EXPECT_EQ(RunCli(call).exit_code, 4);
 }
 
 TEST_F(Watch, StoredEventsCanBeReadAsYamlDocuments) {

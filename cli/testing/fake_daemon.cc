@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "cli/words.h"
 #include "common/files.h"
@@ -132,16 +133,27 @@ struct FakeDaemon::State final : public v1::JobService::Service {
                              grpc::ServerWriter<v1::WatchEventsResponse>* writer) override {
       std::unique_lock lock(state.mutex);
       state.event_watches.push_back(*request);
+      size_t sent = 0;
       for (size_t next = 0;;) {
         while (next < state.decisions.size()) {
           v1::WatchEventsResponse response;
           *response.mutable_event() = state.decisions[next++];
-          response.set_oldest_number(state.decisions.front().number());
-          if (response.event().number() > request->after_event()) writer->Write(response);
+          response.set_oldest_number(state.oldest_decision);
+          if (response.event().number() <= request->after_event()) continue;
+          if (state.stream_limit == sent++) return {grpc::DEADLINE_EXCEEDED, "ends"};
+          writer->Write(response);
         }
         if (request->no_follow()) return grpc::Status::OK;
         if (!state.WaitForMore(lock, *context)) return {grpc::UNAVAILABLE, "ends"};
       }
+    }
+    /// The newest; nothing else is asked for.
+    grpc::Status ListEvents(grpc::ServerContext*, const v1::ListEventsRequest*,
+                            v1::ListEventsResponse* response) override {
+      const std::lock_guard lock(state.mutex);
+      response->set_oldest_number(state.oldest_decision);
+      if (state.last_decision > 0) response->add_events()->set_number(state.last_decision);
+      return grpc::Status::OK;
     }
     State& state;
   };
@@ -245,6 +257,8 @@ struct FakeDaemon::State final : public v1::JobService::Service {
       const auto& job = it->second.job;
       if (job.id() >= before || job.name().find(request->name_contains()) == std::string::npos) continue;
       if (request->sweep_id() != 0 && job.sweep_id() != request->sweep_id()) continue;
+      const auto& states = request->states();
+      if (!states.empty() && std::find(states.begin(), states.end(), job.state()) == states.end()) continue;
       if (response->jobs_size() == size) {
         response->set_next_page_token(std::to_string(response->jobs(size - 1).id()));
         break;
@@ -263,11 +277,14 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     const auto found = jobs.find(request->id());
     if (found == jobs.end()) return NoJob(request->id());
     auto& stored = found->second;
+    size_t sent = 0;
     for (size_t next = 0;;) {
       while (next < stored.events.size()) {
         v1::WatchJobResponse response;
         *response.mutable_event() = stored.events[next++];
-        if (response.event().number() > request->after_event()) writer->Write(response);
+        if (response.event().number() <= request->after_event()) continue;
+        if (stream_limit == sent++) return {grpc::DEADLINE_EXCEEDED, "ends"};
+        writer->Write(response);
       }
       if (request->no_follow() || IsFinal(stored.job.state())) return grpc::Status::OK;
       if (!WaitForMore(lock, *context)) return {grpc::UNAVAILABLE, "ends"};
@@ -282,6 +299,9 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     const auto found = jobs.find(request->id());
     if (found == jobs.end()) return NoJob(request->id());
     auto& stored = found->second;
+    // Where no start is named, the latest and those after it.
+    const uint64_t first = request->has_generation() ? request->generation() : stored.job.generation();
+    const uint64_t last = request->has_generation() ? request->generation() : UINT64_MAX;
     size_t next = 0;
     if (request->tail() > 0 && stored.lines.size() > request->tail())
       next = stored.lines.size() - request->tail();
@@ -289,6 +309,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
       v1::ReadLogsResponse response;
       for (; next < stored.lines.size(); ++next) {
         const auto& line = stored.lines[next];
+        if (line.generation() < first || line.generation() > last) continue;
         if (!request->has_rank() || line.rank() == request->rank()) *response.add_lines() = line;
       }
       if (response.lines_size() > 0) writer->Write(response);
@@ -338,21 +359,28 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     metrics.push_back(*request);
     const auto found = jobs.find(request->id());
     if (found == jobs.end()) return NoJob(request->id());
+    std::vector<v1::StepMetrics> steps;
+    for (const auto& event : found->second.events) {
+      const bool within = !request->has_to() || static_cast<double>(event.step().step()) <= request->to();
+      if (event.has_step() && within) steps.push_back(event.step());
+    }
     std::vector<std::string> names(request->names().begin(), request->names().end());
-    const auto& events = found->second.events;
-    const auto is_step = [](const auto& event) { return event.has_step(); };
-    if (names.empty() && std::any_of(events.begin(), events.end(), is_step)) names = {"loss"};
+    if (names.empty() && !steps.empty()) names = {"loss"};
+    const size_t most = request->points() == 0 ? 1000 : request->points();
+    const size_t width = (steps.size() + most - 1) / most;
     for (const auto& name : names) {
       auto& series = *response->add_series();
       series.set_name(name);
-      for (const auto& event : events) {
-        if (!event.has_step()) continue;
-        auto& point = *series.add_points();
-        point.set_x(static_cast<double>(event.step().step()));
-        for (auto set : {&v1::MetricPoint::set_min, &v1::MetricPoint::set_max, &v1::MetricPoint::set_last})
-          (point.*set)(name == "loss" ? event.step().loss() : NAN);
+      series.set_values(name == "loss" ? steps.size() : 0);
+      for (size_t i = 0; i < steps.size(); ++i) {
+        const double value = name == "loss" ? steps[i].loss() : NAN;
+        const bool begins = i % width == 0;
+        auto& point = begins ? *series.add_points() : *series.mutable_points(series.points_size() - 1);
+        point.set_x(static_cast<double>(steps[i].step()));
+        point.set_min(begins ? value : std::fmin(point.min(), value));
+        point.set_max(begins ? value : std::fmax(point.max(), value));
+        point.set_last(value);
       }
-      series.set_values(name == "loss" ? static_cast<uint64_t>(series.points_size()) : 0);
     }
     return grpc::Status::OK;
   }
@@ -388,6 +416,9 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   std::vector<v1::SetAsideNodeRequest> set_asides;
   std::vector<v1::WatchEventsRequest> event_watches;
   std::vector<v1::Event> decisions;
+  uint64_t oldest_decision = 1;
+  uint64_t last_decision = 0;
+  std::optional<size_t> stream_limit;
   int streams = 0;
   bool stopping = false;
   std::string warning;
@@ -495,9 +526,20 @@ void FakeDaemon::PutNode(const v1::Node& node) {
 
 void FakeDaemon::AddDecision(v1::Event event) {
   const std::lock_guard lock(state_->mutex);
-  event.set_number(state_->decisions.size() + 1);
+  event.set_number(++state_->last_decision);
   state_->decisions.push_back(std::move(event));
   state_->changed.notify_all();
+}
+
+void FakeDaemon::PassOver(uint64_t events) {
+  const std::lock_guard lock(state_->mutex);
+  state_->last_decision += events;
+  state_->oldest_decision = state_->last_decision + 1;
+}
+
+void FakeDaemon::LimitStreams(size_t items) {
+  const std::lock_guard lock(state_->mutex);
+  state_->stream_limit = items;
 }
 
 void FakeDaemon::AwaitStreams(int count) {

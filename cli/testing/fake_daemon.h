@@ -46,6 +46,10 @@ class FakeDaemon {
   void PutUsage(const v1::ListUsageResponse& usage);
   /// Appends the event with the next number.
   void AddDecision(v1::Event event);
+  /// As if so many events had come that nobody asks for, and none but newer ones were kept.
+  void PassOver(uint64_t events);
+  /// Every WatchJob and WatchEvents call ends after so many items, as one that has lasted too long.
+  void LimitStreams(size_t items);
 
   /// What it answers about the checkpoints of every job.
   void PutCheckpoints(const v1::ListCheckpointsResponse& checkpoints);

@@ -27,6 +27,7 @@ class ScriptedScreen final : public Screen {
   bool Write(const std::string& bytes) override;
   Input Wait(Instant until) override;
   void Wake() override;
+  void GiveBack() override {}
 
  private:
   Input Take(const Step& step);

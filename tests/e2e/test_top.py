@@ -162,7 +162,7 @@ def test_survives_a_restart_and_says_so(cluster: Cluster, waiting_job: int) -> N
 
 @pytest.mark.parametrize(
     ("leave", "code"),
-    [("q", 0), ("\x03", 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)],
+    [("q", 0), ("\x03", 130), ("\x03\x03", 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)],
 )
 def test_leaves_the_terminal_as_it_was(cluster: Cluster, leave: str | signal.Signals, code: int) -> None:
     with top(cluster) as screen:
