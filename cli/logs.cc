@@ -119,8 +119,11 @@ class LogReader {
       if (context_.interrupt().Triggered()) return Interrupted();
       if (!now) return context_.Fail(now.error());
       job_ = now->job();
-      // A stream that ended well just before the job did is complete; one that broke is read again.
-      if (ended && !old_start && IsFinal(job_.state())) return Done();
+      // A stream that ended well just before the job did, or the start that is asked for, is complete; one
+      // that broke is read again.
+      const bool over =
+          IsFinal(job_.state()) || (options_.generation && *options_.generation < job_.generation());
+      if (ended && !old_start && over) return Done();
       // From here on the numbers tell what is new; a tail could leave a gap.
       if (printer_.printed_any() || old_start) tail = 0;
     }

@@ -119,6 +119,15 @@ TEST_F(Logs, FollowReadsEveryStartThatWasMadeInAnOutage) {
               ElementsAre("loading", "training", "why it crashed", "start 2", "start 3"));
 }
 
+TEST_F(Logs, FollowOfAStartThatIsOverEnds) {
+  auto job = daemon_.GetJob(12);
+  job.set_generation(2);
+  daemon_.PutJob(job);
+  const auto done = RunLogs({"12", "-f", "--rank", "0", "--generation", "1"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(Lines(done.out), ElementsAre("loading", "training"));
+}
+
 TEST_F(Logs, OfAJobThatHasWrittenNothingSaySo) {
   auto job = MakeJob(13, "waiting", v1::JOB_STATE_QUEUED);
   job.set_reason_text("waits for 2 nodes");

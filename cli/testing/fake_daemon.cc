@@ -313,7 +313,8 @@ struct FakeDaemon::State final : public v1::JobService::Service {
         if (!request->has_rank() || line.rank() == request->rank()) *response.add_lines() = line;
       }
       if (response.lines_size() > 0) writer->Write(response);
-      if (!request->follow() || IsFinal(stored.job.state())) return grpc::Status::OK;
+      const bool over = IsFinal(stored.job.state()) || last < stored.job.generation();
+      if (!request->follow() || over) return grpc::Status::OK;
       if (!WaitForMore(lock, *context)) return {grpc::UNAVAILABLE, "ends"};
     }
   }
