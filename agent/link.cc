@@ -279,11 +279,14 @@ std::vector<Link::Event> Link::Take() {
 void Link::Send(uint64_t connection, v1::ConnectRequest request) {
   const std::scoped_lock lock(impl_->mutex);
   if (connection == 0 || connection != impl_->open_number) return;
-  // Heartbeats that wait behind a slow connection say no more than the latest of them.
+  auto& outbox = impl_->outbox;
   if (request.has_heartbeat()) {
-    std::erase_if(impl_->outbox, [](const v1::ConnectRequest& waiting) { return waiting.has_heartbeat(); });
+    // A node with much to send is not silent; one that waits still says no more than this one.
+    if (!outbox.empty() && outbox.front().has_heartbeat()) outbox.pop_front();
+    outbox.push_front(std::move(request));
+  } else {
+    outbox.push_back(std::move(request));
   }
-  impl_->outbox.push_back(std::move(request));
   impl_->changed.notify_all();
 }
 

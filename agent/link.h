@@ -50,7 +50,8 @@ class Link {
   /// caller holds the daemon up, it does not fill the memory.
   std::vector<Event> Take();
 
-  /// Sends, in order. Nothing happens if that connection has ended.
+  /// Sends, in order; a heartbeat goes before all that still waits, and takes the place of one that does.
+  /// Nothing happens if that connection has ended.
   void Send(uint64_t connection, v1::ConnectRequest request);
   /// Ends the connection; a new one follows.
   void Reset(uint64_t connection);

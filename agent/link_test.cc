@@ -70,6 +70,35 @@ TEST(Link, EachConnectionHasANumberAndOldOnesSendNothing) {
   EXPECT_TRUE(daemon.Until([](auto& seen) { return seen.hellos.size() == 2; }));
 }
 
+TEST(Link, AHeartbeatDoesNotWaitBehindWhatASlowConnectionHoldsUp) {
+  constexpr size_t kPages = 64;
+  FakeDaemon daemon;
+  Link link({.server = daemon.address()});
+  std::deque<Link::Event> events;
+  const auto opened = Next<Link::Opened>(link, events);
+  ASSERT_TRUE(opened);
+  link.Send(opened->connection, Hello());
+  ASSERT_TRUE(Next<Link::Message>(link, events));
+  v1::ConnectRequest page;
+  page.mutable_metrics_page()->set_text(std::string(128 << 10, 'x'));
+  // It reads nothing while it is asked.
+  ASSERT_TRUE(daemon.Until([&](auto&) {
+    for (size_t i = 0; i < kPages; ++i) link.Send(opened->connection, page);
+    for (const int64_t time_us : {1, 2}) {
+      v1::ConnectRequest heartbeat;
+      heartbeat.mutable_heartbeat()->set_time_us(time_us);
+      link.Send(opened->connection, std::move(heartbeat));
+    }
+    return true;
+  }));
+  EXPECT_TRUE(daemon.Until([&](auto& seen) {
+    if (seen.pages.size() < kPages || seen.heartbeats.empty()) return false;
+    EXPECT_EQ(seen.heartbeats.back().time_us(), 2);
+    EXPECT_EQ(seen.order.back(), v1::ConnectRequest::kMetricsPage);
+    return true;
+  }));
+}
+
 TEST(Link, TellsWhatARefusingDaemonSaid) {
   FakeDaemon daemon;
   daemon.Refuse("node n1 is taken by another agent");

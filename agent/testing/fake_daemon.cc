@@ -17,6 +17,7 @@ struct FakeDaemon::Impl : v1::AgentService::Service {
     while (stream->Read(&request)) {
       const std::scoped_lock lock(mutex);
       if (!refusal.empty()) return {grpc::StatusCode::ALREADY_EXISTS, refusal};
+      seen.order.push_back(request.message_case());
       if (request.has_hello()) Welcome(request.hello(), stream);
       if (request.has_heartbeat()) seen.heartbeats.push_back(request.heartbeat());
       if (request.has_metrics_page()) seen.pages.push_back(request.metrics_page());

@@ -20,6 +20,7 @@ class FakeDaemon {
     std::vector<v1::Heartbeat> heartbeats;
     std::vector<v1::RunStatus> statuses;
     std::vector<v1::MetricsPage> pages;
+    std::vector<v1::ConnectRequest::MessageCase> order;  ///< what each message was
     Store store;
     bool connected = false;
 

@@ -362,7 +362,7 @@ TEST(Decisions, NodesThatComeAndGoAreToldOnce) {
   cluster.Pass(seconds(10));
   EXPECT_THAT(cluster.Decisions(), ElementsAre(HasSubstr("node a is out of reach")));
   Actions actions;
-  cluster.reactor().OnHeartbeat(NodeId("a"), cluster.now());
+  cluster.reactor().OnHeard(NodeId("a"), cluster.now());
   cluster.reactor().Schedule(cluster.now(), actions);
   cluster.Take(std::move(actions));
   EXPECT_THAT(cluster.Decisions(), ElementsAre("node a is heard again"));

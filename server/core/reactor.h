@@ -20,7 +20,7 @@ struct CoreSettings {
   Duration lost_after = std::chrono::seconds(45);
   Duration prepare_timeout = std::chrono::seconds(30);  ///< for the rendezvous port
   Duration start_timeout = std::chrono::minutes(10);    ///< until every rank trains
-  Duration settle = std::chrono::seconds(2);            ///< for the reports of ranks that are gone to arrive
+  Duration settle = std::chrono::seconds(2);            ///< for the next report of ranks that are gone
   Duration report_timeout = std::chrono::minutes(5);    ///< for a run started by hand to be heard again
   Quotas quotas;
   std::string currency;                             ///< of nodes' prices, for people; may be empty
@@ -193,7 +193,8 @@ class Reactor {
   /// Errors: kAlreadyExists when another agent of that name is connected. `session` is new for each stream.
   Status OnAgentHello(const NodeHello& hello, uint64_t session, Now now, Actions& out);
   void OnAgentGone(const NodeId& node, uint64_t session);
-  void OnHeartbeat(const NodeId& node, Now now);
+  /// It said something, whatever that is. One that is lost has to say Hello again.
+  void OnHeard(const NodeId& node, Now now);
   /// With a heartbeat. A node with a problem gets nothing new until it has none. The runs of one that is
   /// being taken back are ended through a checkpoint, and go back to the queue at once.
   void OnHealth(const NodeId& node, const Health& health, Now now, Actions& out);
@@ -207,6 +208,9 @@ class Reactor {
   /// True when the generation is the job's latest and the rank's place in it is that node, so that what its
   /// trainer reports counts; else it is counted as stale.
   bool AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank);
+  /// Some of what its ranks wrote has come, reports or lines of a log. Where they are gone, more of it may be
+  /// on its way, and `settle` begins anew.
+  void OnRelayed(RunKey run, Now now);
   void OnTrainerStarted(RunKey run, uint32_t rank, Now now, Actions& out);
   /// Rank 0 says how long the rest of the training will take.
   void OnTrainerProgress(RunKey run, Duration left, Now now);

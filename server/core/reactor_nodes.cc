@@ -156,9 +156,9 @@ void Reactor::OnAgentGone(const NodeId& id, uint64_t session) {
   dirty_ = true;
 }
 
-void Reactor::OnHeartbeat(const NodeId& id, Now now) {
+void Reactor::OnHeard(const NodeId& id, Now now) {
   NodeRecord* const node = state_.FindUnstored(id);
-  if (node == nullptr || node->state == NodeState::kLost) return;  // a lost node has to say Hello again
+  if (node == nullptr || node->state == NodeState::kLost) return;
   node->silence = Duration::zero();
   node->last_heartbeat = now.wall;
   if (node->state == NodeState::kUnreachable) {

@@ -67,6 +67,33 @@ TEST_F(TwoNodeGang, TheEndOfTheTrainingMayBeReportedAfterTheRanksAreGone) {
   EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
 }
 
+TEST_F(TwoNodeGang, TheEndOfTheTrainingMayComeBehindMuchElseThatTheRanksWrote) {
+  cluster.Ends("a", job, {ExitCode(0, 0)});
+  cluster.Ends("b", job, {ExitCode(1, 0)});
+  for (int i = 0; i < 5; ++i) {
+    cluster.Pass(seconds(1));
+    cluster.reactor().OnRelayed(cluster.RunOf(job), cluster.now());
+  }
+  cluster.Wrote(job, 10, Generation(1));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kRunning);
+  cluster.Finished(job);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
+  EXPECT_EQ(cluster.Job(job).checkpoints.front().step, 10u);
+}
+
+TEST_F(TwoNodeGang, ARunThatIsOverEndsOnceNothingMoreComes) {
+  cluster.Pass(seconds(10));
+  cluster.reactor().OnRelayed(cluster.RunOf(job), cluster.now());
+  cluster.Pass(seconds(10));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kRunning) << "its ranks are not gone";
+  cluster.Ends("a", job, {ExitCode(0, 0)});
+  cluster.Ends("b", job, {ExitCode(1, 0)});
+  cluster.Pass(seconds(1));
+  cluster.reactor().OnRelayed(cluster.RunOf(job), cluster.now());
+  cluster.Pass(seconds(2));
+  EXPECT_EQ(cluster.Job(job).restarts, 1u);
+}
+
 TEST_F(TwoNodeGang, ExitCode0WithoutTheEndOfTheTrainingIsAFailure) {
   cluster.Ends("a", job, {ExitCode(0, 0)});
   cluster.Ends("b", job, {ExitCode(1, 0)});

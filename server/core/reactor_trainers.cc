@@ -89,6 +89,12 @@ bool Reactor::AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank) {
   return false;
 }
 
+void Reactor::OnRelayed(RunKey run, Now now) {
+  const JobRecord* job = ActiveRun(run);
+  if (job == nullptr || job->run.gone_since == Instant{}) return;
+  state_.EditUnstored(run.job).run.gone_since = now.steady;
+}
+
 void Reactor::OnTrainerStarted(RunKey run, uint32_t rank, Now now, Actions& out) {
   const JobRecord* job = ActiveRun(run);
   if (job == nullptr || rank >= job->WorldSize()) return;

@@ -257,13 +257,13 @@ v1::ConnectResponse Engine::MakeWelcome(const v1::Hello& hello) {
 void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
   const auto& message = input.message;
   Actions actions;
+  // Shown at the next tick; only a node that was out of reach is news.
+  if (reactor_.state().FindNode(node)->state != NodeState::kReady) view_changed_ = true;
+  reactor_.OnHeard(node, now_);
   switch (message.message_case()) {
     case v1::ConnectRequest::kHeartbeat: {
       const auto& readings = message.heartbeat().readings();
-      // Shown at the next tick; only a node that was out of reach is news.
-      if (reactor_.state().FindNode(node)->state != NodeState::kReady) view_changed_ = true;
       if (!readings.empty()) readings_[node].Take(readings, now_.steady);
-      reactor_.OnHeartbeat(node, now_);
       reactor_.OnHealth(node, HealthOf(message.heartbeat(), input.received), now_, actions);
       break;
     }
@@ -303,6 +303,7 @@ void Engine::OnTrainerEvents(const AgentInput& input) {
   const NodeId node = links_.at(input.session).node;
   uint64_t last = message.events(message.events_size() - 1).sequence();
   if (reactor_.AcceptsReportsOf(node, run, message.rank())) {
+    reactor_.OnRelayed(run, now_);
     last = TakeEvents(run, message.rank(), node, message.events());
   } else {
     view_changed_ = true;  // it was counted
@@ -367,10 +368,13 @@ void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
     const auto readings = readings_.find(part.node);
     const NodeRecord* node = reactor_.state().FindNode(part.node);
     if (readings == readings_.end() || node == nullptr || !node->Connected()) continue;
-    for (const uint32_t device : part.devices) {
-      const auto& latest = readings->second.latest;
-      if (device >= latest.size() || !WasRead(kBusyFigure, latest[device].error())) continue;
-      const double busy = latest[device].busy_ratio();
+    // In the order of the node's devices, which need not have all indexes.
+    const auto& latest = readings->second.latest;
+    for (size_t i = 0; i < std::min(node->devices.size(), latest.size()); ++i) {
+      const uint32_t index = node->devices[i].index;
+      const bool own = std::find(part.devices.begin(), part.devices.end(), index) != part.devices.end();
+      if (!own || !WasRead(kBusyFigure, latest[i].error())) continue;
+      const double busy = latest[i].busy_ratio();
       least = std::min(least, busy);
       most = std::max(most, busy);
       sum += busy;
@@ -507,6 +511,7 @@ void Engine::OnLogLines(const AgentInput& input) {
     }
     last = OrFail(log_store_.Append({run, message.rank()}, lines));
     new_logs_.insert(run.job);
+    reactor_.OnRelayed(run, now_);
   }
   v1::ConnectResponse ack;
   *ack.mutable_logs_ack()->mutable_run() = message.run();

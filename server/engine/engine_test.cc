@@ -362,6 +362,66 @@ TEST_F(FigureLimitTest, FiguresOfAJobThatEndsAfterTheClockWasPutBackGoToo) {
   agent.join();
 }
 
+/// Stands still until a test has time pass.
+struct HeldClock final : Clock {
+  Instant Now() const override {
+    return Instant(std::chrono::hours(1)) + std::chrono::milliseconds(passed_ms.load());
+  }
+  WallTime Wall() const override { return {1'700'000'000'000'000 + 1000 * passed_ms.load()}; }
+  std::atomic<int64_t> passed_ms = 0;
+};
+
+struct LateReportsTest : EngineTest {
+  void SetUp() override {
+    EngineTest::SetUp();
+    OpenWith(&held_clock);
+    session = engine->NewSession();
+  }
+  void Say(v1::ConnectRequest request) {
+    engine->OnAgentMessage(link, session, std::move(request));
+    link->WaitHandled(++said);
+  }
+
+  HeldClock held_clock;
+  std::shared_ptr<LocalAgent> link = std::make_shared<LocalAgent>();
+  uint64_t session = 0;
+  int said = 0;
+};
+
+TEST_F(LateReportsTest, ARunThatIsOverIsJudgedOnceAllThatItsRanksWroteHasCome) {
+  Say(Hello("a"));
+  EXPECT_TRUE(link->Next()->has_welcome());
+  const JobId job = Submit().value().job;
+  const auto prepare = link->Next();
+  ASSERT_TRUE(prepare && prepare->has_prepare_run());
+  const v1::RunId run = prepare->prepare_run().run();
+  v1::ConnectRequest prepared;
+  *prepared.mutable_run_prepared()->mutable_run() = run;
+  prepared.mutable_run_prepared()->set_port(1);
+  Say(std::move(prepared));
+  Say(StatusOf(run, v1::RUN_PHASE_RUNNING, false));
+  v1::ConnectRequest events;
+  *events.mutable_trainer_events()->mutable_run() = run;
+  auto* event = events.mutable_trainer_events()->add_events();
+  event->set_sequence(1);
+  event->mutable_started();
+  Say(events);
+  Say(StatusOf(run, v1::RUN_PHASE_GONE, true));
+  for (uint64_t i = 2; i <= 4; ++i) {
+    held_clock.passed_ms += 1500;
+    Say(LineOf(run, i - 1, "much was written"));
+    held_clock.passed_ms += 1500;
+    event->set_sequence(i);
+    event->mutable_step()->set_step(i);
+    Say(events);
+  }
+  EXPECT_EQ(StateOf(job), JobState::kRunning);
+  event->set_sequence(5);
+  event->mutable_finished();
+  Say(events);
+  EXPECT_EQ(StateOf(job), JobState::kCompleted);
+}
+
 /// Each look at it takes a moment, so that what the engine does seems to take as long as in a cluster of
 /// thousands.
 class SlowClock final : public Clock {

@@ -237,6 +237,22 @@ TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
       << "what an agent that is away said is not of now";
 }
 
+TEST_F(RpcTest, HowBusyADeviceWasIsFoundByItsIndexWhereOthersAreMissing) {
+  constexpr uint32_t kFirst = 1;  // device 0 can't be opened
+  FakeAgent agent(channel, "a", 2, {}, "", "fs", kFirst);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  const auto placed = Get(id).job();
+  ASSERT_THAT(placed.placements(), SizeIs(1));
+  ASSERT_THAT(placed.placements(0).devices(), ElementsAre(kFirst));
+  std::vector<v1::DeviceReading> readings(2);
+  readings[0].set_busy_ratio(0.25);
+  readings[1].set_busy_ratio(0.75);
+  agent.Heartbeat(readings);
+  EXPECT_EQ(agent.Events(run, 0, 2, {StepEvent(1, 1)}), 2u);
+  EXPECT_EQ(Get(id).job().last_step().devices().busy_mean_ratio(), 0.25);
+}
+
 TEST_F(RpcTest, ANodeIsListedWithHowBusyItWasOfLate) {
   FakeAgent agent(channel, "a", 2);
   std::vector<v1::DeviceReading> readings(2);
@@ -257,6 +273,21 @@ TEST_F(RpcTest, ANodeIsListedWithHowBusyItWasOfLate) {
   Context context;
   ASSERT_TRUE(v1::NodeService::NewStub(channel)->GetNode(&context, request, &node).ok());
   EXPECT_THAT(node.node().recent_busy_ratios(), testing::Contains(0.75F));
+}
+
+TEST_F(RpcTest, ANodeIsHeardByWhateverItSays) {
+  daemon.reset();
+  config.heartbeat_ms = 100;
+  StartDaemon();
+  FakeAgent agent(channel, "a", 1);
+  const auto is = [this](v1::NodeState state) { return Nodes().nodes(0).state() == state; };
+  while (!is(v1::NODE_STATE_UNREACHABLE)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  bool heard = false;
+  for (uint64_t line = 1; line <= 500 && !heard; ++line) {
+    ASSERT_EQ(agent.Lines(v1::RunId(), 0, line, {"of a run of long ago"}), line);
+    heard = is(v1::NODE_STATE_READY);
+  }
+  EXPECT_TRUE(heard);
 }
 
 TEST_F(RpcTest, EventsAreStoredOnceAndGapsAreAskedForAgain) {

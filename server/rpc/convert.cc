@@ -98,6 +98,18 @@ void FillRun(const JobRecord& job, v1::Job& out) {
   }
 }
 
+/// How far it came is left; how fast it was, and its ranks, say nothing of another start.
+void ClearSpeed(v1::StepMetrics& step) {
+  step.clear_rank_images_per_second();
+  step.clear_images_per_second();
+  step.clear_input_wait_ratio();
+  step.clear_eta_seconds();
+  step.clear_loader();
+  step.clear_times();
+  step.clear_ranks();
+  step.clear_devices();
+}
+
 v1::Device DeviceOf(const NodeRecord& node, size_t index, const std::vector<v1::DeviceReading>* readings) {
   const Device& device = node.devices[index];
   v1::Device out;
@@ -228,7 +240,10 @@ Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& read
   v1::Job out = ToProto(row.job, view);
   if (row.yaml) out.set_job_yaml(*row.yaml);
   IMGD_ASSIGN(const auto step, reader.Latest(row.job.id, EventKind::kStep));
-  if (step) out.mutable_last_step()->ParseFromString(step->payload);
+  if (step) {
+    out.mutable_last_step()->ParseFromString(step->payload);
+    if (step->generation != row.job.generation) ClearSpeed(*out.mutable_last_step());
+  }
   IMGD_ASSIGN(const auto epoch, reader.Latest(row.job.id, EventKind::kEpoch));
   if (epoch) out.mutable_last_epoch()->ParseFromString(epoch->payload);
   if (out.has_last_checkpoint()) {

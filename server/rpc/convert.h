@@ -13,7 +13,8 @@ namespace imgd {
 /// The job without its metrics and file. A queued one's reason and position are as `view` has them.
 v1::Job ToProto(const JobRecord& job, const ClusterView& view);
 
-/// The same with its latest figures and, where the row has it, the file. Reads the databases.
+/// The same with its latest figures and, where the row has it, the file. Figures of an earlier start than its
+/// latest are without speeds and times. Reads the databases.
 Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& reader);
 
 /// Adds to its device-hours and cost what it has held since it was counted last.

@@ -186,6 +186,39 @@ TEST_F(RpcTest, HowLongARunWillTakeByItsSpeedIsWhenTheNextOneStarts) {
   EXPECT_THAT(Get(next).job().reason_text(), HasSubstr("job 1 (rn50) holds a and ends in about 3 min"));
 }
 
+TEST_F(RpcTest, AStartHasNoSpeedBeforeItsFirstReport) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  auto event = StepEvent(10, 2.5);
+  auto& step = *event.mutable_step();
+  step.set_total_steps(100);
+  step.set_images_per_second(800);
+  step.set_eta_seconds(60);
+  step.mutable_loader()->set_interval_seconds(1);
+  step.mutable_times()->set_steps(5);
+  step.mutable_ranks()->set_ranks(8);
+  EXPECT_EQ(agent.Events(run, 0, 2, {event}), 2u);
+  EXPECT_EQ(Get(id).job().last_step().images_per_second(), 800);
+  agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 0, 9)});
+  ASSERT_TRUE(agent.NextCommand()->has_forget_run());
+  const v1::RunId next = BringUp(agent);
+  const auto before = Get(id).job();
+  EXPECT_EQ(before.state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(before.last_step().step(), 10u) << "how far it came is still known";
+  EXPECT_EQ(before.last_step().total_steps(), 100u);
+  EXPECT_EQ(before.last_step().loss(), 2.5);
+  EXPECT_EQ(before.last_step().images_per_second(), 0);
+  EXPECT_EQ(before.last_step().eta_seconds(), 0);
+  EXPECT_FALSE(before.last_step().has_loader());
+  EXPECT_FALSE(before.last_step().has_times());
+  EXPECT_FALSE(before.last_step().has_ranks());
+  step.set_images_per_second(400);
+  EXPECT_EQ(agent.Events(next, 0, 2, {event}), 2u);
+  EXPECT_EQ(Get(id).job().last_step().images_per_second(), 400);
+  EXPECT_TRUE(Get(id).job().last_step().has_times());
+}
+
 TEST_F(RpcTest, AWatchGoesOnWhereItWasAfterTheDaemonRestarted) {
   auto agent = std::make_unique<FakeAgent>(channel, "a", 1);
   const uint64_t id = Submit(kJob);

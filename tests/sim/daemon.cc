@@ -101,7 +101,7 @@ void Daemon::Beat() {
   for (const NodeRecord* const node : reactor_.state().all_nodes()) {
     const Agent* const agent = node->Connected() ? world_->network.Passing(node->session) : nullptr;
     if (agent == nullptr || agent->id() != node->id) continue;
-    reactor_.OnHeartbeat(node->id, now);
+    reactor_.OnHeard(node->id, now);
     ValueAt(heard, at, node->id) = now.steady;
   }
 }
@@ -408,7 +408,10 @@ void Daemon::OnMessage(const NodeId& node, uint64_t session, std::function<void(
   Call(
       [this, node, session, call = std::move(call)](Actions& out) {
         const NodeRecord* known = reactor_.state().FindNode(node);
-        if (known != nullptr && known->session == session) call(out);
+        if (known == nullptr || known->session != session) return;
+        reactor_.OnHeard(node, world_->time.now());
+        world_->ledger.Heard(node, world_->time.now().steady);
+        call(out);
       },
       std::move(answer));
 }
@@ -424,6 +427,7 @@ void Daemon::OnEvent(const NodeId& node, uint64_t session, RunKey run, uint32_t 
           known = std::max(known, number);  // refused for good
         } else if (number == known + 1) {
           known = number;
+          reactor_.OnRelayed(run, world_->time.now());
           take(out);
         }
         *last = known;

@@ -199,11 +199,14 @@ bool StartedBefore(const World& world, const Batch& batch, JobId other) {
   });
 }
 
-/// A run gives its devices back, for which what is reserved is planned anew.
+/// A run gives its devices back, for which what is reserved is planned anew; or it is over, and has them for
+/// as long as its last reports keep coming.
 bool SomebodyLeaves(const World& world) {
   const auto& state = world.daemon.reactor().state();
-  return std::any_of(state.holdings().begin(), state.holdings().end(),
-                     [](const auto& held) { return GivesBack(held.second.job->run.stop); });
+  return std::any_of(state.holdings().begin(), state.holdings().end(), [](const auto& held) {
+    const Run& run = held.second.job->run;
+    return GivesBack(run.stop) || run.gone_since != Instant{};
+  });
 }
 
 /// What is reserved for the first in the queue gets no later: its start, where that is known, is not pushed

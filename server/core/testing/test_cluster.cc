@@ -281,7 +281,7 @@ void TestCluster::Pass(Duration time) {
     now_.steady += step;
     now_.wall.micros += std::chrono::duration_cast<std::chrono::microseconds>(step).count();
     for (const auto& [node, session] : sessions_) {
-      if (!silent_.contains(node)) reactor_.OnHeartbeat(NodeId(node), now_);
+      if (!silent_.contains(node)) reactor_.OnHeard(NodeId(node), now_);
     }
     Actions actions;
     reactor_.OnTick(now_, actions);

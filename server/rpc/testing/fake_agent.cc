@@ -6,7 +6,7 @@ namespace imgd {
 
 FakeAgent::FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::string& node, uint32_t devices,
                      std::vector<v1::RunStatus> runs, const std::string& agent_id,
-                     const std::string& filesystem)
+                     const std::string& filesystem, uint32_t first_device)
     : stub_(v1::AgentService::NewStub(channel)) {
   context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
   stream_ = stub_->Connect(&context_);
@@ -20,7 +20,7 @@ FakeAgent::FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::s
   hello->set_agent_id(agent_id.empty() ? "id-" + node : agent_id);
   for (uint32_t i = 0; i < devices; ++i) {
     auto* device = hello->add_devices();
-    device->set_index(i);
+    device->set_index(first_device + i);
     device->set_model("cpu");
   }
   for (auto& run : runs) *hello->add_runs() = std::move(run);

@@ -16,10 +16,10 @@ namespace imgd {
 class FakeAgent {
  public:
   /// Opens a stream and says Hello with so many devices. `agent_id` defaults to one made of the name.
-  /// `filesystem`: agents of the same one see the same folders.
+  /// `filesystem`: agents of the same one see the same folders. `first_device`: its index; others follow.
   FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::string& node, uint32_t devices,
             std::vector<v1::RunStatus> runs = {}, const std::string& agent_id = "",
-            const std::string& filesystem = "fs");
+            const std::string& filesystem = "fs", uint32_t first_device = 0);
   ~FakeAgent();
 
   const v1::Welcome& welcome() const { return welcome_; }
