@@ -91,7 +91,7 @@ TEST_F(AdminTest, WhatCanChangeChangesAtOnce) {
   EXPECT_THAT(answer.need_restart(), IsEmpty());
   v1::SubmitJobResponse response;
   EXPECT_TRUE(Submit(kJob, response).ok());
-  EXPECT_EQ(Submit(kJob, response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Submit(kJob, response).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(Submit("name: x\npriority: 4\ndata: {train: /data}\n", response).error_message(),
               HasSubstr("policy caps"));
   EXPECT_THAT(Events(), Contains("ada had imgd read its configuration again: quotas, policies"));
