@@ -98,8 +98,10 @@ class StateStore {
   void AppendEvent(uint64_t number, const imgd::AppendEvent& event);
   /// A line of the record of decisions; `job_event`: of a change of a job, its number in the job's history.
   void AppendDecision(uint64_t number, const imgd::AppendDecision& decision, uint64_t job_event = 0);
-  /// Nothing of the job is left; its number is not given again. Its sweep goes with the last of its jobs.
-  void DeleteJob(JobId job);
+  /// Nothing of the job is left but what it took, without its name, for some 400 days up to `now`; its number
+  /// is not given again. Its sweep goes with the last of its jobs. Cost: by what there is of the job, however
+  /// many others there are.
+  void DeleteJob(JobId job, WallTime now);
   /// Jobs that ended after `from` and before `until`, by time, at most `most`.
   Result<std::vector<EndedJob>> EndedJobs(EndedJob from, WallTime until, size_t most);
   Result<std::set<JobId>> JobIds();
