@@ -65,6 +65,15 @@ TEST_F(Listing, ARunOfWhichNobodyKnowsHowLongItTakesHasNoTimeLeft) {
   EXPECT_THAT(RunListing({"show", "12"}).out, HasSubstr(", 1m02s left"));
 }
 
+TEST_F(Listing, AStartThatHasReportedNothingYetHasNoSpeed) {
+  auto job = RunningJob();
+  job.mutable_last_step()->clear_images_per_second();
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"jobs"}).out, ContainsRegex("188/400 47 % +- +1.500"));
+  EXPECT_THAT(RunListing({"show", "12"}).out,
+              AllOf(ContainsRegex("training +loss 1.500"), Not(HasSubstr("waits for input"))));
+}
+
 TEST_F(Listing, AGangThatMayGrowShowsItsRangeAndItsSize) {
   auto job = RunningJob();
   job.set_nodes(2);

@@ -420,6 +420,20 @@ TEST_F(Operating, OnlyOfEventsThatNobodyReadItIsSaidThatTheyAreGone) {
   EXPECT_EQ(process.Wait(), 4);
 }
 
+TEST_F(Operating, OfEventsThatAStreamDidNotComeToItIsSaidThatTheyAreGone) {
+  for (int i = 0; i < 100; ++i) daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_JOINED, "again"));
+  daemon_.LimitStreams(1);
+  CliProcess process(CallTo(daemon_.address(), {"--timeout", "3s", "events", "-f"}));
+  process.out.WaitFor("again");
+  daemon_.Stop();
+  process.err.WaitFor("goes on once imgd is back");
+  daemon_.PassOver(0);
+  daemon_.Start();
+  process.err.WaitFor("events up to number 100 are no longer kept");
+  daemon_.Stop();
+  EXPECT_EQ(process.Wait(), 4);
+}
+
 TEST_F(Operating, EventsAreFollowedOverARestartWithoutLossOrRepetition) {
   daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_JOINED, "first"));
   // It ends when the timeout is over and the daemon still away.
