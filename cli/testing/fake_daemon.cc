@@ -91,6 +91,10 @@ struct FakeDaemon::State final : public v1::JobService::Service {
       state.set_asides.push_back(*request);
       for (auto& node : state.nodes) {
         if (node.name() != request->name()) continue;
+        if (node.set_aside().drain()) {
+          return StatusOf({Error{.code = ErrorCode::kFailedPrecondition,
+                                 .message = fmt::format("node {} is drained already", node.name())}});
+        }
         node.mutable_set_aside()->set_drain(request->drain());
         node.mutable_set_aside()->set_reason(request->reason());
         node.mutable_set_aside()->set_actor(request->actor());
