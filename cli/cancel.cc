@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <ranges>
 
 #include "cli/commands.h"
@@ -36,37 +37,49 @@ Reply<v1::Job> CancelOne(Context& context, Client& client, const std::string& re
   return std::move(*answer->mutable_job());
 }
 
-/// Waits for the end of a job whose end was asked for.
-int WaitForEnd(Context& context, Client& client, const v1::Job& job) {
-  const int code = FollowJob(context, client, job.id(), {.quiet = true});
+void SayCancelled(Context& context, const v1::Job& job, bool checkpoint) {
+  if (IsFinal(job.state())) {
+    const bool cancelled = job.state() == v1::JOB_STATE_CANCELLED;
+    context.out() << fmt::format("{} {} {}\n", JobTitle(job),
+                                 cancelled ? "is" : "had ended before:", StateName(job.state()));
+  } else {
+    context.out() << fmt::format("{} is being cancelled{}\n", JobTitle(job),
+                                 checkpoint ? ", after a checkpoint" : "");
+  }
+}
+
+/// Waits for the end of a job whose end was asked for; `job` is then what became of it.
+int WaitForEnd(Context& context, Client& client, v1::Job& job) {
+  const int code = FollowJob(context, client, job.id(), {.quiet = true, .ending = true});
+  if (auto now = client.GetJob(job.id())) job = std::move(*now->mutable_job());
   // That it was cancelled is what was wanted.
   return code == ExitCodeOfState(v1::JOB_STATE_CANCELLED) ? 0 : code;
 }
 
-int CancelOneSweep(Context& context, Client& client, const std::string& reference,
-                   const CancelOptions& options) {
-  auto sweep = FindSweep(client, reference);
-  if (!sweep) return context.Fail(sweep.error());
+Reply<v1::CancelSweepResponse> CancelOneSweep(Context& context, Client& client, const v1::Sweep& sweep,
+                                              const CancelOptions& options) {
   v1::CancelSweepRequest request;
-  request.set_id(sweep->id());
+  request.set_id(sweep.id());
   request.set_checkpoint(options.checkpoint);
   request.set_actor(OwnerName(context.env()));
-  auto answer = client.CancelSweep(request, [&] {
+  return client.CancelSweep(request, [&] {
     context.Say(fmt::format("imgd at {} does not answer; trying again", client.address().target),
                 Style::kWarn);
   });
-  if (!answer) return context.Fail(answer.error());
-  if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
-    PrintDocument(context.out(), ToJson(*answer), options.format);
-  } else if (answer->cancelled() == 0) {
-    context.out() << fmt::format("all jobs of {} had ended before\n", SweepTitle(*sweep));
+}
+
+void SaySweepCancelled(Context& context, const v1::Sweep& sweep, uint64_t cancelled, bool checkpoint) {
+  if (cancelled == 0) {
+    context.out() << fmt::format("all jobs of {} had ended before\n", SweepTitle(sweep));
   } else {
-    context.out() << fmt::format("{} of {} {} being cancelled{}\n", Count(answer->cancelled(), "job"),
-                                 SweepTitle(*sweep), answer->cancelled() == 1 ? "is" : "are",
-                                 options.checkpoint ? ", after a checkpoint" : "");
+    context.out() << fmt::format("{} of {} {} being cancelled{}\n", Count(cancelled, "job"),
+                                 SweepTitle(sweep), cancelled == 1 ? "is" : "are",
+                                 checkpoint ? ", after a checkpoint" : "");
   }
-  if (!options.wait) return 0;
-  const int code = FollowSweep(context, client, *sweep, /*quiet=*/true);
+}
+
+int WaitForEndOfSweep(Context& context, Client& client, const v1::Sweep& sweep) {
+  const int code = FollowSweep(context, client, sweep, /*ending=*/true);
   // How they ended is another matter than that they did.
   return code == ExitCodeOfState(v1::JOB_STATE_CANCELLED) || code == ExitCodeOfState(v1::JOB_STATE_FAILED)
              ? 0
@@ -74,42 +87,73 @@ int CancelOneSweep(Context& context, Client& client, const std::string& referenc
 }
 
 int CancelSweeps(Context& context, Client& client, const CancelOptions& options) {
+  std::vector<v1::Sweep> asked;
+  auto documents = nlohmann::ordered_json::array();
   int exit_code = 0;
-  for (const auto& reference : options.jobs) {
-    const int code = CancelOneSweep(context, client, reference, options);
+  const auto note = [&exit_code](int code) {
     if (exit_code == 0) exit_code = code;
+  };
+  for (const auto& reference : options.jobs) {
+    if (context.interrupt().Triggered()) break;
+    auto sweep = FindSweep(client, reference);
+    if (!sweep) {
+      note(context.Fail(sweep.error()));
+      continue;
+    }
+    const auto answer = CancelOneSweep(context, client, *sweep, options);
+    if (!answer) {
+      note(context.Fail(answer.error()));
+      continue;
+    }
+    if (IsDocument(options.format)) {
+      documents.push_back(ToJson(*answer));
+    } else {
+      SaySweepCancelled(context, *sweep, answer->cancelled(), options.checkpoint);
+    }
+    asked.push_back(std::move(*sweep));
   }
+  if (options.wait) {
+    for (const auto& sweep : asked) {
+      note(WaitForEndOfSweep(context, client, sweep));
+      if (context.interrupt().Triggered()) break;
+    }
+  }
+  if (!documents.empty())
+    PrintDocument(context.out(), options.jobs.size() == 1 ? documents[0] : documents, options.format);
   return exit_code;
 }
 
+/// All are asked before any is waited for: else the rest would run on meanwhile, or start on what came free.
 int RunCancel(Context& context, const CancelOptions& options) {
   if (options.wait) context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   if (options.sweep) return CancelSweeps(context, **client, options);
+  std::vector<v1::Job> asked;
   int exit_code = 0;
-  auto documents = nlohmann::ordered_json::array();
+  const auto note = [&exit_code](int code) {
+    if (exit_code == 0) exit_code = code;
+  };
   // From the last one on, as of a sweep: those behind would start in the place of those before.
   for (const auto& reference : std::views::reverse(options.jobs)) {
-    auto job = CancelOne(context, **client, reference, options);
-    int code = 0;
-    if (!job) {
-      code = context.Fail(job.error());
-    } else if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
-      documents.insert(documents.begin(), ToJson(*job));
-    } else if (IsFinal(job->state())) {
-      const bool cancelled = job->state() == v1::JOB_STATE_CANCELLED;
-      context.out() << fmt::format("{} {} {}\n", JobTitle(*job),
-                                   cancelled ? "is" : "had ended before:", StateName(job->state()));
-    } else {
-      context.out() << fmt::format("{} is being cancelled{}\n", JobTitle(*job),
-                                   options.checkpoint ? ", after a checkpoint" : "");
-    }
-    if (job && options.wait) code = WaitForEnd(context, **client, *job);
-    if (exit_code == 0) exit_code = code;
     if (context.interrupt().Triggered()) break;
+    auto job = CancelOne(context, **client, reference, options);
+    if (!job) {
+      note(context.Fail(job.error()));
+      continue;
+    }
+    if (!IsDocument(options.format)) SayCancelled(context, *job, options.checkpoint);
+    asked.push_back(std::move(*job));
   }
-  if (!documents.empty()) {
+  if (options.wait) {
+    for (auto& job : asked) {
+      note(WaitForEnd(context, **client, job));
+      if (context.interrupt().Triggered()) break;
+    }
+  }
+  if (IsDocument(options.format) && !asked.empty()) {
+    std::reverse(asked.begin(), asked.end());
+    const auto documents = ToJsonArray(asked);
     PrintDocument(context.out(), options.jobs.size() == 1 ? documents[0] : documents, options.format);
   }
   return exit_code;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -121,7 +122,13 @@ int RunCheckpoints(Context& context, const ListOptions& options) {
   return 0;
 }
 
-/// All of them, or what is wrong with any.
+/// Also where one of the paths is relative, or leads through a link.
+bool IsSameFolder(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code ignored;  // what is in a bucket is no path here
+  return a == b || std::filesystem::equivalent(a, b, ignored);
+}
+
+/// All of them, each once however often it is named, or what is wrong with any.
 Reply<std::vector<NamedCheckpoint>> FindAll(Context& context, const std::vector<std::string>& references) {
   std::vector<NamedCheckpoint> out;
   Errors errors;
@@ -129,9 +136,12 @@ Reply<std::vector<NamedCheckpoint>> FindAll(Context& context, const std::vector<
     auto found = FindCheckpoint(context, reference);
     if (!found) {
       errors.insert(errors.end(), found.error().begin(), found.error().end());
-    } else {
-      out.push_back(std::move(*found));
+      continue;
     }
+    const bool named = std::any_of(out.begin(), out.end(), [&found](const NamedCheckpoint& other) {
+      return IsSameFolder(other.summary.ref.path, found->summary.ref.path);
+    });
+    if (!named) out.push_back(std::move(*found));
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return out;

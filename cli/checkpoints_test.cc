@@ -186,6 +186,18 @@ TEST_F(Checkpoints, WhatIsNotThereIsSaid) {
   EXPECT_THAT(RunIt({"checkpoints", "pin", folder_}).err, HasSubstr("did you mean " + root_.native()));
 }
 
+TEST_F(Checkpoints, OneThatIsNamedTwiceIsDeletedOnce) {
+  const auto path = Write(1, 10, {1, 2});
+  Write(1, 20, {1, 2});
+  Write(1, 30, {1, 2});
+  fs::create_directory_symlink(root_, folder_ / "link");
+  const auto deleted = RunIt({"checkpoints", "delete", path, root_.native() + ":10",
+                              (folder_ / "link").native() + ":10", root_.native() + ":20", "--yes"});
+  EXPECT_EQ(deleted.exit_code, 0) << deleted.err;
+  EXPECT_THAT(Lines(deleted.out), SizeIs(2));
+  EXPECT_THAT(Lines(RunIt({"checkpoints", root_}).out), SizeIs(2)) << "the title, and that of step 30";
+}
+
 TEST_F(Checkpoints, APinnedOneIsShownSoAndNotDeletedBeforeItIsUnpinned) {
   const auto path = Write(1, 10, {1, 2});
   Write(1, 20, {1, 2});

@@ -66,18 +66,20 @@ class EventReader {
   }
 
  private:
-  /// Says which events were removed before they were read. What is there when a stream begins is read by it,
-  /// wanted or not.
+  /// Says which events were removed before they were read. Where only some are wanted, or none has come yet,
+  /// all that was there when the last stream began counts as read.
   void TellOfGap() {
     v1::ListEventsRequest newest;
     newest.set_newest(true);
     newest.set_page_size(1);
     const auto record = client_.ListEvents(newest);
     if (!record) return;  // the stream tells why
-    const uint64_t read = std::max(request_.after_event(), read_);
+    const bool some = request_.job_id() != 0 || !request_.node().empty() || request_.after_event() == 0;
+    const uint64_t read = some ? std::max(request_.after_event(), read_) : request_.after_event();
     if (read > 0 && record->oldest_number() > read + 1) {
       context_.Say(fmt::format("events up to number {} are no longer kept", record->oldest_number() - 1),
                    Style::kWarn);
+      request_.set_after_event(record->oldest_number() - 1);
     }
     for (const auto& event : record->events()) read_ = event.number();
   }
@@ -137,7 +139,7 @@ class EventReader {
 
   Context& context_;
   Client& client_;
-  v1::WatchEventsRequest request_;  ///< after the last event that was printed
+  v1::WatchEventsRequest request_;  ///< after the last event that was printed or is gone
   const OutputFormat format_;
   uint64_t read_ = 0;  ///< the newest event there was when the last stream began
 };

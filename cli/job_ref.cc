@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 
 #include "cli/words.h"
@@ -15,7 +14,7 @@ namespace {
 constexpr uint32_t kPage = 1000;
 constexpr int kMostPages = 100;  ///< a bound on the search, not on the daemon
 
-/// Calls `visit` for each job that the request finds until it returns false.
+/// Calls `visit` for each job that the request finds, newest first, until it returns false.
 Reply<void> ForEachJob(Client& client, v1::ListJobsRequest request, const std::function<void()>& on_retry,
                        const std::function<bool(const v1::Job&)>& visit) {
   request.set_page_size(kPage);
@@ -29,6 +28,17 @@ Reply<void> ForEachJob(Client& client, v1::ListJobsRequest request, const std::f
     request.set_page_token(answer->next_page_token());
   }
   return {};
+}
+
+/// Asks for the jobs with `name` in their names that have ended, or that have not.
+v1::ListJobsRequest JobsLike(const std::string& name, bool ended) {
+  v1::ListJobsRequest request;
+  request.set_name_contains(ToUtf8(name));
+  for (int number = v1::JOB_STATE_QUEUED; number <= v1::JOB_STATE_CANCELLED; ++number) {
+    const auto state = static_cast<v1::JobState>(number);
+    if (IsFinal(state) == ended) request.add_states(state);
+  }
+  return request;
 }
 
 Errors NotFound(std::string message, std::string hint) {
@@ -66,23 +76,22 @@ Reply<uint64_t> FindJob(Client& client, const std::string& reference, const std:
   const auto parsed = std::from_chars(reference.data(), end, number);
   if (parsed.ec == std::errc() && parsed.ptr == end) return number;
 
-  v1::ListJobsRequest request;
-  request.set_name_contains(ToUtf8(reference));
   std::vector<uint64_t> alive;
-  uint64_t newest_ended = 0;
-  auto seen = ForEachJob(client, request, on_retry, [&](const v1::Job& job) {
-    if (job.name() != reference) return true;
-    if (!IsFinal(job.state())) {
-      alive.push_back(job.id());
-    } else {
-      newest_ended = std::max(newest_ended, job.id());
-    }
+  auto seen = ForEachJob(client, JobsLike(reference, /*ended=*/false), on_retry, [&](const v1::Job& job) {
+    if (job.name() == reference) alive.push_back(job.id());
     return true;
   });
   if (!seen) return tl::unexpected(std::move(seen).error());
   if (alive.size() > 1) return tl::unexpected(Ambiguous(reference, alive));
   if (alive.size() == 1) return alive.front();
-  if (newest_ended != 0) return newest_ended;
+  // There may be many more that have ended; the newest come first.
+  uint64_t newest = 0;
+  seen = ForEachJob(client, JobsLike(reference, /*ended=*/true), on_retry, [&](const v1::Job& job) {
+    if (job.name() == reference) newest = job.id();
+    return newest == 0;
+  });
+  if (!seen) return tl::unexpected(std::move(seen).error());
+  if (newest != 0) return newest;
   return tl::unexpected(NoSuchName(client, reference));
 }
 

@@ -61,7 +61,7 @@ std::vector<Cell> Row(const v1::Job& job, const Columns& columns, int64_t now_us
   if (columns.kinds) row.emplace_back(KindText(job.kind()));
   row.emplace_back(StateName(job.state()), StyleOf(job.state()));
   if (columns.figures) {
-    row.insert(row.end(), {Cell(ProgressText(job)), Cell(running ? HumanRate(step.images_per_second()) : ""),
+    row.insert(row.end(), {Cell(ProgressText(job)), Cell(running ? SpeedText(step) : ""),
                            Cell(job.has_last_step() ? HumanLoss(step.loss()) : ""),
                            Cell(job.has_last_epoch() ? HumanPercent(job.last_epoch().val_top1()) : ""),
                            Cell(running ? TimeLeftText(step) : "")});

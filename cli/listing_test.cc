@@ -65,6 +65,15 @@ TEST_F(Listing, ARunOfWhichNobodyKnowsHowLongItTakesHasNoTimeLeft) {
   EXPECT_THAT(RunListing({"show", "12"}).out, HasSubstr(", 1m02s left"));
 }
 
+TEST_F(Listing, AStartThatHasReportedNothingYetHasNoSpeed) {
+  auto job = RunningJob();
+  job.mutable_last_step()->clear_images_per_second();
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"jobs"}).out, ContainsRegex("188/400 47 % +- +1.500"));
+  EXPECT_THAT(RunListing({"show", "12"}).out,
+              AllOf(ContainsRegex("training +loss 1.500"), Not(HasSubstr("waits for input"))));
+}
+
 TEST_F(Listing, AGangThatMayGrowShowsItsRangeAndItsSize) {
   auto job = RunningJob();
   job.set_nodes(2);
@@ -302,6 +311,16 @@ TEST_F(Listing, AJobIsFoundByItsNumberOrItsName) {
   EXPECT_THAT(RunListing({"show", "rn18"}).out, HasSubstr("job 3 (rn18)")) << "the newest when all have";
 }
 
+TEST_F(Listing, HoweverManyHaveEndedAJobIsFoundAtOnce) {
+  daemon_.PutJob(MakeJob(1, "rn50", v1::JOB_STATE_RUNNING));
+  for (uint64_t id = 2; id <= 2500; ++id) daemon_.PutJob(MakeJob(id, "rn50", v1::JOB_STATE_COMPLETED));
+  EXPECT_THAT(RunListing({"show", "rn50"}).out, HasSubstr("job 1 (rn50)"));
+  EXPECT_THAT(daemon_.lists(), SizeIs(1));
+  daemon_.PutJob(MakeJob(1, "rn50", v1::JOB_STATE_COMPLETED));
+  EXPECT_THAT(RunListing({"show", "rn50"}).out, HasSubstr("job 2500 (rn50)"));
+  EXPECT_THAT(daemon_.lists(), SizeIs(3)) << "those that have not ended, then a page of the others";
+}
+
 TEST_F(Listing, ANameThatSeveralLiveJobsHaveIsRefused) {
   daemon_.PutJob(MakeJob(1, "rn18", v1::JOB_STATE_RUNNING));
   daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_QUEUED));
@@ -407,6 +426,21 @@ TEST_F(Listing, CancelWaitsForTheEndWhereAsked) {
   daemon_.AddEvent(1, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_CANCELLED, "cancelled by lena"));
   EXPECT_EQ(process.Wait(), 0) << "that it was cancelled is what was wanted";
   EXPECT_THAT(process.err.text(), HasSubstr("CANCELLED"));
+}
+
+TEST_F(Listing, CancelAsksForEveryEndBeforeItWaitsForOne) {
+  daemon_.PutJob(MakeJob(1, "a", v1::JOB_STATE_RUNNING));
+  daemon_.PutJob(MakeJob(2, "b", v1::JOB_STATE_RUNNING));
+  CliProcess process(CallTo(daemon_.address(), {"cancel", "1", "2", "--wait", "-o", "json"}));
+  daemon_.AwaitStreams(1);
+  EXPECT_THAT(daemon_.cancels(), SizeIs(2));
+  for (const uint64_t id : {1, 2})
+    daemon_.AddEvent(id, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_CANCELLED, "cancelled by lena"));
+  EXPECT_EQ(process.Wait(), 0);
+  const auto json = nlohmann::json::parse(process.out.text());
+  ASSERT_THAT(json, SizeIs(2));
+  EXPECT_EQ(json[0]["name"], "a");
+  EXPECT_EQ(json[0]["state"], "JOB_STATE_CANCELLED") << "as it is after the wait";
 }
 
 TEST_F(Listing, CancelOfAnEndedJobIsRefused) {

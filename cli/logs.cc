@@ -85,6 +85,15 @@ class LogPrinter {
   std::map<std::pair<uint64_t, uint32_t>, uint64_t> last_;  ///< line number by (generation, rank)
 };
 
+/// The first start after that one: not always the next number, since a restore leaves many out.
+uint64_t StartAfter(const v1::GetJobResponse& job, uint64_t start) {
+  uint64_t next = job.job().generation();
+  for (const auto& event : job.history()) {
+    if (event.generation() > start) next = std::min<uint64_t>(next, event.generation());
+  }
+  return next;
+}
+
 /// Reads a job's log, over restarts of the daemon where it follows.
 class LogReader {
  public:
@@ -109,7 +118,6 @@ class LogReader {
       if (!options_.follow) return ended ? Done() : context_.Fail(ended.error());
       if (ended && was_final && !old_start) return Done();
       if (!ended && !IsOutage(ended.error())) return context_.Fail(ended.error());
-      start_ = ended && old_start ? start_ + 1 : std::max(start_, printer_.generation());
       // Before the job is asked for, so that its answer is new when the next stream begins.
       if (!ended) context_.interrupt().WaitFor(200ms);
       auto now = AwaitDaemon(context_, client_, job_.id(), [&](const Errors& errors) {
@@ -119,6 +127,7 @@ class LogReader {
       if (context_.interrupt().Triggered()) return Interrupted();
       if (!now) return context_.Fail(now.error());
       job_ = now->job();
+      start_ = ended && old_start ? StartAfter(*now, start_) : std::max(start_, printer_.generation());
       // A stream that ended well just before the job did, or the start that is asked for, is complete; one
       // that broke is read again.
       const bool over =

@@ -13,6 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 class Logs : public testing::Test {
  protected:
@@ -97,26 +98,28 @@ TEST_F(Logs, FollowGoesOnAfterARestartWithoutDoubledLines) {
                                                      "[1] written meanwhile", "[0] the last"));
 }
 
-TEST_F(Logs, FollowReadsEveryStartThatWasMadeInAnOutage) {
+TEST_F(Logs, FollowReadsEveryStartThatWasMadeInAnOutageAndNoNumberBetween) {
   CliProcess process(CallTo(daemon_.address(), {"logs", "12", "-f", "--rank", "0"}));
   process.out.WaitFor("training");
   daemon_.Stop();
   process.err.WaitFor("the log goes on once imgd is back");
   daemon_.AddLine(12, Line(0, 3, "why it crashed"));
-  for (uint64_t start = 2; start <= 3; ++start) {
+  // As a restore raises them.
+  for (const uint64_t start : {uint64_t{2}, uint64_t{10'003}}) {
     auto line = Line(0, 1, fmt::format("start {}", start));
     line.set_generation(start);
     daemon_.AddLine(12, line);
+    auto placed = StateEvent(v1::JOB_STATE_QUEUED, v1::JOB_STATE_STARTING, "placed");
+    placed.set_generation(start);
+    daemon_.AddEvent(12, placed);
   }
-  auto job = daemon_.GetJob(12);
-  job.set_generation(3);
-  daemon_.PutJob(job);
   daemon_.Start();
-  process.out.WaitFor("start 3");
+  process.out.WaitFor("start 10003");
   daemon_.AddEvent(12, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_COMPLETED, "done"));
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(Lines(process.out.text()),
-              ElementsAre("loading", "training", "why it crashed", "start 2", "start 3"));
+              ElementsAre("loading", "training", "why it crashed", "start 2", "start 10003"));
+  EXPECT_THAT(daemon_.log_reads(), SizeIs(4)) << "start 1 twice, and the two others";
 }
 
 TEST_F(Logs, FollowOfAStartThatIsOverEnds) {

@@ -70,17 +70,15 @@ std::string AsideText(const v1::Node& node) {
                                node.name(), node.reason_text()));
 }
 
-int WaitUntilEmpty(Context& context, Client& client, const std::string& name) {
+/// Until nothing runs on the node, which is kept up to date.
+int WaitUntilEmpty(Context& context, Client& client, v1::Node& node) {
   while (true) {
-    auto now = client.GetNode(name);
+    auto now = client.GetNode(node.name());
     if (!now) return context.Fail(now.error());
-    const auto& node = now->node();
-    if (node.set_aside().empty()) {
-      context.out() << AsideText(node) << '\n';
-      return 0;
-    }
+    node = std::move(*now->mutable_node());
+    if (node.set_aside().empty()) return 0;
     if (!node.has_set_aside()) {
-      context.Say(fmt::format("{} is not set aside any more", Printable(name)), Style::kWarn);
+      context.Say(fmt::format("{} is not set aside any more", Printable(node.name())), Style::kWarn);
       return ExitCodeOf(ErrorCode::kFailedPrecondition);
     }
     if (context.interrupt().WaitFor(kLookAtDrain)) return context.interrupt().ExitCode();
@@ -93,7 +91,8 @@ struct Asked {
   int exit_code = 0;
 };
 
-/// The same request to each of the nodes. Goes on where one refuses.
+/// The same request to each of the nodes. Goes on where one refuses. With --wait a node that is drained
+/// already is no refusal: a wait that was broken off is taken up again.
 template <typename Request>
 Asked AskEach(Context& context, Client& client, const NodeOptions& options, Request request, auto call) {
   Asked asked;
@@ -105,14 +104,39 @@ Asked AskEach(Context& context, Client& client, const NodeOptions& options, Requ
       asked.nodes.push_back(std::move(*answer->mutable_node()));
       continue;
     }
+    if (options.wait && answer.error().front().code == ErrorCode::kFailedPrecondition) {
+      auto now = client.GetNode(name);
+      if (now && now->node().set_aside().drain()) {
+        asked.nodes.push_back(std::move(*now->mutable_node()));
+        continue;
+      }
+    }
     const int code = context.Fail(WithNearest(client, answer.error(), name));
     if (asked.exit_code == 0) asked.exit_code = code;
   }
-  if (options.format != OutputFormat::kTable && !asked.nodes.empty()) {
-    auto list = ToJsonArray(asked.nodes);
-    PrintDocument(context.out(), options.nodes.size() == 1 ? list[0] : list, options.format);
-  }
   return asked;
+}
+
+/// One alone where one was asked for.
+void PrintNodeDocument(Context& context, const NodeOptions& options, const std::vector<v1::Node>& nodes) {
+  if (nodes.empty()) return;
+  const auto list = ToJsonArray(nodes);
+  PrintDocument(context.out(), options.nodes.size() == 1 ? list[0] : list, options.format);
+}
+
+/// Says where it is shown that the nodes are empty, to whoever does not wait for it.
+void SayWhereToLook(Context& context, const std::vector<v1::Node>& nodes) {
+  std::vector<std::string> filled;
+  for (const auto& node : nodes) {
+    if (!node.set_aside().empty()) filled.push_back(node.name());
+  }
+  if (filled.size() == 1) {
+    context.Say(
+        fmt::format("{} says when it is empty", context.Suggest(fmt::format("node show {}", filled[0]))),
+        Style::kDim);
+  } else if (!filled.empty()) {
+    context.Say(fmt::format("{} says when they are empty", context.Suggest("nodes")), Style::kDim);
+  }
 }
 
 int RunSetAside(Context& context, const NodeOptions& options, bool drain) {
@@ -123,26 +147,20 @@ int RunSetAside(Context& context, const NodeOptions& options, bool drain) {
   request.set_drain(drain);
   request.set_reason(options.reason);
   auto [nodes, exit_code] = AskEach(context, **client, options, request, &Client::SetAsideNode);
-  std::vector<std::string> filled;
+  const bool document = IsDocument(options.format);
   for (const auto& node : nodes) {
-    const bool empty = node.set_aside().empty();
-    if (!empty) filled.push_back(node.name());
-    if (options.format == OutputFormat::kTable && (!options.wait || !empty))
-      context.out() << AsideText(node) << '\n';
+    if (!document && (!options.wait || !node.set_aside().empty())) context.out() << AsideText(node) << '\n';
   }
   if (options.wait) {
-    for (const auto& node : nodes) {
-      const int code = WaitUntilEmpty(context, **client, node.name());
+    for (auto& node : nodes) {
+      const int code = WaitUntilEmpty(context, **client, node);
+      if (code == 0 && !document) context.out() << AsideText(node) << '\n';
       if (exit_code == 0) exit_code = code;
       if (context.interrupt().Triggered()) break;
     }
-  } else if (drain && filled.size() == 1) {
-    context.Say(
-        fmt::format("{} says when it is empty", context.Suggest(fmt::format("node show {}", filled[0]))),
-        Style::kDim);
-  } else if (drain && !filled.empty()) {
-    context.Say(fmt::format("{} says when they are empty", context.Suggest("nodes")), Style::kDim);
   }
+  if (document) PrintNodeDocument(context, options, nodes);
+  if (drain && !options.wait) SayWhereToLook(context, nodes);
   return exit_code;
 }
 
@@ -165,7 +183,10 @@ int RunReturn(Context& context, const NodeOptions& options, bool drained) {
   v1::ReturnNodeRequest request;
   request.set_drained(drained);
   const auto [nodes, exit_code] = AskEach(context, **client, options, request, &Client::ReturnNode);
-  if (options.format != OutputFormat::kTable) return exit_code;
+  if (IsDocument(options.format)) {
+    PrintNodeDocument(context, options, nodes);
+    return exit_code;
+  }
   for (const auto& node : nodes) {
     context.out() << Printable(fmt::format(
                          "{} may be used again{}", node.name(),

@@ -73,6 +73,61 @@ TEST_F(Operating, PauseWaitsUntilTheJobHoldsNoDevices) {
   EXPECT_THAT(process.out.text(), HasSubstr("job 3 (rn50) is PAUSED: paused by lena; it goes on from"));
 }
 
+TEST_F(Operating, AllJobsArePausedBeforeOneIsWaitedFor) {
+  PutJob(3, v1::JOB_STATE_PREEMPTING, "paused by lena");
+  PutJob(4, v1::JOB_STATE_PREEMPTING, "paused by lena");
+  CliProcess process(CallTo(daemon_.address(), {"pause", "3", "4", "--wait"}));
+  process.out.WaitFor("job 4 (rn50) is PREEMPTING");
+  PutJob(3, v1::JOB_STATE_PAUSED, "paused by lena");
+  PutJob(4, v1::JOB_STATE_PAUSED, "paused by lena");
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.out.text(), HasSubstr("job 4 (rn50) is PAUSED"));
+}
+
+TEST_F(Operating, AWaitForAPauseIsTakenUpAgain) {
+  daemon_.on_change = [](const v1::ChangeJobRequest& request) -> Reply<v1::ChangeJobResponse> {
+    return tl::unexpected(
+        Errors{Error{.code = ErrorCode::kFailedPrecondition,
+                     .message = fmt::format("job {} cannot be paused: it ends already", request.id())}});
+  };
+  auto job = MakeJob(3, "rn50", v1::JOB_STATE_PREEMPTING);
+  job.set_reason(v1::REASON_CODE_PAUSED_BY_USER);
+  daemon_.PutJob(job);
+  EXPECT_EQ(RunOn({"pause", "3"}).exit_code, 5);
+  CliProcess process(CallTo(daemon_.address(), {"pause", "3", "--wait"}));
+  process.out.WaitFor("job 3 (rn50) is PREEMPTING");
+  job.set_state(v1::JOB_STATE_PAUSED);
+  daemon_.PutJob(job);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_EQ(RunOn({"pause", "3", "--wait"}).exit_code, 0) << "it was paused while nobody waited";
+  job.set_state(v1::JOB_STATE_RUNNING);
+  job.set_reason(v1::REASON_CODE_CANCELLED_BY_USER);
+  daemon_.PutJob(job);
+  const auto ends = RunOn({"pause", "3", "--wait"});
+  EXPECT_EQ(ends.exit_code, 5);
+  EXPECT_THAT(ends.err, HasSubstr("it ends already"));
+}
+
+TEST_F(Operating, WithAWaitADocumentIsOfWhatItCameTo) {
+  PutJob(3, v1::JOB_STATE_PAUSED, "paused by lena");
+  daemon_.on_change = [](const v1::ChangeJobRequest& request) -> Reply<v1::ChangeJobResponse> {
+    v1::ChangeJobResponse response;
+    *response.mutable_job() = MakeJob(request.id(), "rn50", v1::JOB_STATE_PREEMPTING);
+    return response;
+  };
+  const auto job = RunOn({"pause", "3", "--wait", "-o", "json"});
+  EXPECT_EQ(job.exit_code, 0) << job.err;
+  EXPECT_EQ(nlohmann::json::parse(job.out)["state"], "JOB_STATE_PAUSED");
+  v1::Node drained;
+  drained.set_name("gpu-3");
+  drained.mutable_set_aside()->set_drain(true);
+  drained.mutable_set_aside()->set_empty(true);
+  daemon_.PutNode(drained);
+  const auto node = RunOn({"node", "drain", "gpu-3", "--wait", "-o", "json"});
+  EXPECT_EQ(node.exit_code, 0) << node.err;
+  EXPECT_EQ(nlohmann::json::parse(node.out)["set_aside"]["empty"], true);
+}
+
 TEST_F(Operating, AJobThatEndsInsteadOfBeingPausedFailsTheWait) {
   PutJob(3, v1::JOB_STATE_COMPLETED, "trained to the last step");
   const auto done = RunOn({"pause", "3", "--wait"});
@@ -209,6 +264,14 @@ TEST_F(Operating, RerunSubmitsTheStoredFileWithChangesAndSaysWhichTheyAre) {
             "--set time_limit=9m: time_limit: is 9m, and at most 5m is allowed\n");
 }
 
+TEST_F(Operating, ARerunIsFollowedOrADocument) {
+  PutJob(3, v1::JOB_STATE_FAILED);
+  const auto both = RunOn({"rerun", "3", "--watch", "-o", "json"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--watch and --output json or yaml exclude each other"));
+  EXPECT_THAT(daemon_.submits(), SizeIs(0));
+}
+
 TEST_F(Operating, AJobThatWasStartedByHandIsNotRerun) {
   auto job = MakeJob(3, "mine", v1::JOB_STATE_COMPLETED);
   job.mutable_external()->add_hosts("laptop");
@@ -246,6 +309,7 @@ TEST_F(Operating, ADrainSaysWhatIsStillThereAndWhenTheNodeIsEmpty) {
   EXPECT_EQ(daemon_.set_asides()[0].reason(), "bad fan");
   EXPECT_EQ(daemon_.set_asides()[0].actor(), "lena");
   EXPECT_THAT(RunOn({"nodes"}).out, ContainsRegex("gpu-3 +draining"));
+  EXPECT_EQ(RunOn({"node", "drain", "gpu-3"}).exit_code, 5) << "it is already; but it can be waited for";
 
   CliProcess process(CallTo(daemon_.address(), {"node", "drain", "gpu-3", "--wait"}));
   process.out.WaitFor("still there");
@@ -416,6 +480,20 @@ TEST_F(Operating, OnlyOfEventsThatNobodyReadItIsSaidThatTheyAreGone) {
   daemon_.PassOver(1000);
   daemon_.Start();
   process.err.WaitFor("events up to number 2002 are no longer kept");
+  daemon_.Stop();
+  EXPECT_EQ(process.Wait(), 4);
+}
+
+TEST_F(Operating, OfEventsThatAStreamDidNotComeToItIsSaidThatTheyAreGone) {
+  for (int i = 0; i < 100; ++i) daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_JOINED, "again"));
+  daemon_.LimitStreams(1);
+  CliProcess process(CallTo(daemon_.address(), {"--timeout", "3s", "events", "-f"}));
+  process.out.WaitFor("again");
+  daemon_.Stop();
+  process.err.WaitFor("goes on once imgd is back");
+  daemon_.PassOver(0);
+  daemon_.Start();
+  process.err.WaitFor("events up to number 100 are no longer kept");
   daemon_.Stop();
   EXPECT_EQ(process.Wait(), 4);
 }

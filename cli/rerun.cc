@@ -52,6 +52,11 @@ int PrintRerun(Context& context, const RerunOptions& options, const v1::Job& old
 }
 
 int RunRerun(Context& context, const RerunOptions& options) {
+  if (options.watch && IsDocument(options.format)) {
+    return context.Fail({Error{.code = ErrorCode::kInvalidArgument,
+                               .message = "--watch and --output json or yaml exclude each other",
+                               .hint = "rerun with -o json, then imgcli watch JOB -o json"}});
+  }
   if (options.watch) context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());

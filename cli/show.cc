@@ -36,8 +36,10 @@ void PrintFigures(Context& context, Sheet& sheet, const v1::Job& job) {
     const std::string left = TimeLeftText(step);
     if (job.state() == v1::JOB_STATE_RUNNING && !left.empty()) progress += fmt::format(", {} left", left);
     sheet.Field("progress", progress);
-    sheet.Field("training", fmt::format("{}  learning rate {:.4g}  waits for input {}", TrainingText(step),
-                                        step.learning_rate(), HumanPercent(step.input_wait_ratio())));
+    std::string training = fmt::format("{}  learning rate {:.4g}", TrainingText(step), step.learning_rate());
+    if (!SpeedText(step).empty())
+      training += fmt::format("  waits for input {}", HumanPercent(step.input_wait_ratio()));
+    sheet.Field("training", training);
   }
   sheet.Field("time", TimesText(job.last_step()));
   sheet.Field("ranks", RankSpreadText(job.last_step().ranks()));

@@ -18,21 +18,26 @@ struct SteerOptions {
   OutputFormat format = OutputFormat::kTable;
 };
 
-/// Makes the request to one of the jobs named.
+/// Makes the request to one of the jobs named. With `wait` a job that is paused already, or is being paused,
+/// is no refusal: a wait that was broken off is taken up again.
 Reply<v1::Job> ChangeOne(Context& context, Client& client, const std::string& reference,
-                         v1::ChangeJobRequest request) {
+                         v1::ChangeJobRequest request, bool wait) {
   auto id = FindJob(client, reference);
   if (!id) return tl::unexpected(std::move(id).error());
   request.set_id(*id);
   request.set_actor(OwnerName(context.env()));
   auto answer = client.ChangeJob(request);
-  if (!answer) return tl::unexpected(std::move(answer).error());
-  return std::move(*answer->mutable_job());
+  if (answer) return std::move(*answer->mutable_job());
+  if (wait && answer.error().front().code == ErrorCode::kFailedPrecondition) {
+    auto now = client.GetJob(*id);
+    if (now && now->job().reason() == v1::REASON_CODE_PAUSED_BY_USER) return std::move(*now->mutable_job());
+  }
+  return tl::unexpected(std::move(answer).error());
 }
 
-/// Until the job holds no devices. The exit code: 0 only if it then is paused, 6 or 7 where it failed or was
-/// cancelled.
-int WaitUntilPaused(Context& context, Client& client, v1::Job job) {
+/// Until the job, which is kept up to date, holds no devices. The exit code: 0 only if it then is paused, 6
+/// or 7 where it failed or was cancelled.
+int WaitUntilPaused(Context& context, Client& client, v1::Job& job) {
   while (job.state() != v1::JOB_STATE_PAUSED) {
     if (IsFinal(job.state()) || job.state() == v1::JOB_STATE_QUEUED) {
       context.Say(
@@ -44,38 +49,49 @@ int WaitUntilPaused(Context& context, Client& client, v1::Job job) {
     if (context.interrupt().WaitFor(kLookAtPause)) return context.interrupt().ExitCode();
     auto now = client.GetJob(job.id());
     if (!now) return context.Fail(now.error());
-    job = now->job();
+    job = std::move(*now->mutable_job());
   }
-  context.out() << Printable(
-                       fmt::format("{} is {}: {}", JobTitle(job), StateName(job.state()), job.reason_text()))
-                << '\n';
   return 0;
 }
 
-/// The same request to each of the jobs. Goes on where one refuses; the exit code is the first failure's.
+/// The same request to each of the jobs, all before any is waited for. Goes on where one refuses; the exit
+/// code is the first failure's.
 int ChangeAll(Context& context, const SteerOptions& options, const v1::ChangeJobRequest& request,
               const std::function<std::string(const v1::Job&)>& said) {
   if (options.wait) context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
-  const bool documents = options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml;
-  auto list = nlohmann::ordered_json::array();
+  const auto say = [&](const v1::Job& job) {
+    if (IsDocument(options.format)) return;
+    context.out() << Printable(fmt::format("{} {}", JobTitle(job), said(job))) << '\n';
+  };
+  std::vector<v1::Job> asked;
   int exit_code = 0;
-  for (const auto& reference : options.jobs) {
-    auto job = ChangeOne(context, **client, reference, request);
-    int code = 0;
-    if (!job) {
-      code = context.Fail(job.error());
-    } else {
-      if (documents) list.push_back(ToJson(*job));
-      if (!documents && !(options.wait && job->state() == v1::JOB_STATE_PAUSED))
-        context.out() << Printable(fmt::format("{} {}", JobTitle(*job), said(*job))) << '\n';
-      if (options.wait) code = WaitUntilPaused(context, **client, *job);
-    }
+  const auto note = [&exit_code](int code) {
     if (exit_code == 0) exit_code = code;
+  };
+  for (const auto& reference : options.jobs) {
     if (context.interrupt().Triggered()) break;
+    auto job = ChangeOne(context, **client, reference, request, options.wait);
+    if (!job) {
+      note(context.Fail(job.error()));
+      continue;
+    }
+    if (!options.wait || job->state() != v1::JOB_STATE_PAUSED) say(*job);
+    asked.push_back(std::move(*job));
   }
-  if (!list.empty()) PrintDocument(context.out(), options.jobs.size() == 1 ? list[0] : list, options.format);
+  if (options.wait) {
+    for (auto& job : asked) {
+      const int code = WaitUntilPaused(context, **client, job);
+      if (code == 0) say(job);
+      note(code);
+      if (context.interrupt().Triggered()) break;
+    }
+  }
+  if (IsDocument(options.format) && !asked.empty()) {
+    const auto list = ToJsonArray(asked);
+    PrintDocument(context.out(), options.jobs.size() == 1 ? list[0] : list, options.format);
+  }
   return exit_code;
 }
 

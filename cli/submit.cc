@@ -204,7 +204,7 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
   }
   PrintStored(context, *answer, !options.watch);
   if (!options.watch) return 0;
-  if (answer->has_sweep()) return FollowSweep(context, **client, answer->sweep(), /*quiet=*/false);
+  if (answer->has_sweep()) return FollowSweep(context, **client, answer->sweep(), /*ending=*/false);
   return FollowJob(context, **client, answer->job().id(), {.from_event = 1});
 }
 

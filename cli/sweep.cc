@@ -185,7 +185,7 @@ int RunSweep(Context& context, const std::string& reference, OutputFormat format
   if (!client) return context.Fail(client.error());
   auto sweep = FindSweep(**client, reference);
   if (!sweep) return context.Fail(sweep.error());
-  if (watch) return FollowSweep(context, **client, *sweep, /*quiet=*/false);
+  if (watch) return FollowSweep(context, **client, *sweep, /*ending=*/false);
   auto jobs = JobsOf(**client, *sweep);
   if (!jobs) return context.Fail(jobs.error());
   if (IsDocument(format)) {
@@ -202,7 +202,7 @@ int RunSweep(Context& context, const std::string& reference, OutputFormat format
 
 }  // namespace
 
-int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool quiet) {
+int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool ending) {
   std::string shown;
   std::optional<Instant> away_since;
   while (true) {
@@ -212,10 +212,10 @@ int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool q
     if (jobs) {
       away_since.reset();
       const std::string progress = SweepProgress(sweep, *jobs);
-      if (!quiet && progress != shown) context.out() << progress << std::endl;
+      if (!ending && progress != shown) context.out() << progress << std::endl;
       shown = progress;
       if (std::all_of(jobs->begin(), jobs->end(), [](const auto& job) { return IsFinal(job.state()); })) {
-        if (!quiet) PrintTable(context, sweep, *jobs, /*wide=*/false);
+        if (!ending) PrintTable(context, sweep, *jobs, /*wide=*/false);
         return ExitCodeOf(*jobs);
       }
     } else {
@@ -233,8 +233,12 @@ int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool q
             std::max<Duration>(std::chrono::seconds(1), jobs ? took * 10 : kAwayPause)))
       break;
   }
-  context.Say(fmt::format("no longer watching; {} goes on ({} ends it)", SweepTitle(sweep),
-                          context.Suggest(fmt::format("cancel --sweep {}", sweep.id()))));
+  if (ending) {
+    context.Say(fmt::format("no longer waiting; {} is being cancelled", SweepTitle(sweep)));
+  } else {
+    context.Say(fmt::format("no longer watching; {} goes on ({} ends it)", SweepTitle(sweep),
+                            context.Suggest(fmt::format("cancel --sweep {}", sweep.id()))));
+  }
   return context.interrupt().ExitCode();
 }
 

@@ -16,7 +16,7 @@ std::string SweepTitle(const v1::Sweep& sweep);
 
 /// Tells how far the sweep's jobs are until all have ended, over restarts of the daemon, then shows them.
 /// Returns 0 when all completed, else the exit code of the first that did not, that of an outage longer than
-/// the timeout, or 130 after Ctrl-C. With `quiet` it shows nothing until the end, and then nothing.
-int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool quiet);
+/// the timeout, or 130 after Ctrl-C. With `ending`, of one whose end was asked for, it shows none of this.
+int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool ending);
 
 }  // namespace imgd::cli

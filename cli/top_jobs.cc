@@ -66,7 +66,8 @@ void AddFigures(const TopData& data, const v1::Job& job, const JobWidths& widths
   line.emplace_back("  ");
   if (widths.bar) line.emplace_back(Bar(done, kJobBar, utf8) + " ", StyleOf(job.state()));
   line.emplace_back(fmt::format("{:3} %", static_cast<int>(done * 100)));
-  line.emplace_back(right(runs ? HumanRate(step.images_per_second()) : "-", kRateWidth));
+  const std::string speed = SpeedText(step);
+  line.emplace_back(right(runs && !speed.empty() ? speed : "-", kRateWidth));
   line.emplace_back(right(HumanLoss(step.loss()), kLossWidth));
   const auto losses = data.losses.find(job.id());
   const std::string spark = losses == data.losses.end() ? "" : Spark(losses->second, widths.spark, utf8);

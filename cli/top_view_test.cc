@@ -245,6 +245,12 @@ TEST(TopView, ARunOfWhichNobodyKnowsHowLongItTakesHasADash) {
   EXPECT_EQ(eta_of(data), "-");
 }
 
+TEST(TopView, AStartThatHasReportedNothingYetHasADashForItsSpeed) {
+  auto data = Cluster();
+  data.jobs[0].mutable_last_step()->clear_images_per_second();
+  EXPECT_THAT(PlainText(TopFrame(data, {}, kNow, kSmall)), testing::ContainsRegex("47 % +- +1.500"));
+}
+
 TEST(TopView, AnOpenJobHasCurvesStagesRanksAndItsLastLines) {
   const std::string clock = LocalClock(kNow);
   EXPECT_EQ(

@@ -138,8 +138,12 @@ class Follower {
 
   int Interrupted() {
     view_->Close();
-    context_.Say(
-        fmt::format("no longer watching; {} goes on ({})", JobTitle(job_), HowToEnd(context_, job_)));
+    if (options_.ending) {
+      context_.Say(fmt::format("no longer waiting; {} is being cancelled", JobTitle(job_)));
+    } else {
+      context_.Say(
+          fmt::format("no longer watching; {} goes on ({})", JobTitle(job_), HowToEnd(context_, job_)));
+    }
     return context_.interrupt().ExitCode();
   }
 

@@ -14,6 +14,7 @@ struct WatchOptions {
   OutputFormat format = OutputFormat::kTable;
   bool no_follow = false;  ///< end after the events that are there
   bool quiet = false;      ///< show nothing until the end
+  bool ending = false;     ///< its end was asked for, as whoever breaks off is told
 };
 
 /// Follows the job until it has ended, over restarts of the daemon, and returns the exit code: that of the

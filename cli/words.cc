@@ -253,8 +253,13 @@ std::string ProgressText(const v1::Job& job) {
   return "";
 }
 
+std::string SpeedText(const v1::StepMetrics& step) {
+  return step.images_per_second() == 0 ? "" : HumanRate(step.images_per_second());
+}
+
 std::string TrainingText(const v1::StepMetrics& step) {
-  return fmt::format("{} images/s  loss {}  top-1 {}", HumanRate(step.images_per_second()),
+  const std::string speed = SpeedText(step);
+  return fmt::format("{}{}loss {}  top-1 {}", speed, speed.empty() ? "" : " images/s  ",
                      HumanLoss(step.loss()), HumanPercent(step.top1()));
 }
 

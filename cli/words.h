@@ -76,7 +76,10 @@ std::optional<double> DoneRatio(const v1::Job& job);
 /// "188/400 47%", or by epochs before the first step's figures; empty when nothing is known.
 std::string ProgressText(const v1::Job& job);
 
-/// "812 images/s  loss 1.234  top-1 45.2%"; empty before the first figures.
+/// Images a second; empty where nobody knows: of a start that has reported nothing yet.
+std::string SpeedText(const v1::StepMetrics& step);
+
+/// "812 images/s  loss 1.234  top-1 45.2%"; begins with the loss where nobody knows the speed.
 std::string TrainingText(const v1::StepMetrics& step);
 
 /// How long its run still takes: "1m02s"; empty where nobody knows.

@@ -91,6 +91,10 @@ struct FakeDaemon::State final : public v1::JobService::Service {
       state.set_asides.push_back(*request);
       for (auto& node : state.nodes) {
         if (node.name() != request->name()) continue;
+        if (node.set_aside().drain()) {
+          return StatusOf({Error{.code = ErrorCode::kFailedPrecondition,
+                                 .message = fmt::format("node {} is drained already", node.name())}});
+        }
         node.mutable_set_aside()->set_drain(request->drain());
         node.mutable_set_aside()->set_reason(request->reason());
         node.mutable_set_aside()->set_actor(request->actor());
@@ -140,6 +144,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
           *response.mutable_event() = state.decisions[next++];
           response.set_oldest_number(state.oldest_decision);
           if (response.event().number() <= request->after_event()) continue;
+          if (response.event().number() < state.oldest_decision) continue;
           if (state.stream_limit == sent++) return {grpc::DEADLINE_EXCEEDED, "ends"};
           writer->Write(response);
         }
@@ -294,6 +299,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   grpc::Status ReadLogs(grpc::ServerContext* context, const v1::ReadLogsRequest* request,
                         grpc::ServerWriter<v1::ReadLogsResponse>* writer) override {
     std::unique_lock lock(mutex);
+    log_reads.push_back(*request);
     ++streams;
     changed.notify_all();
     const auto found = jobs.find(request->id());
@@ -413,6 +419,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   std::vector<v1::GetMetricsRequest> metrics;
   v1::ListCheckpointsResponse checkpoints;
   std::vector<v1::WatchJobRequest> watches;
+  std::vector<v1::ReadLogsRequest> log_reads;
   std::vector<v1::ChangeJobRequest> changes;
   std::vector<v1::SetAsideNodeRequest> set_asides;
   std::vector<v1::WatchEventsRequest> event_watches;
@@ -566,6 +573,11 @@ std::vector<v1::ListJobsRequest> FakeDaemon::lists() const {
 std::vector<v1::WatchJobRequest> FakeDaemon::watches() const {
   const std::lock_guard lock(state_->mutex);
   return state_->watches;
+}
+
+std::vector<v1::ReadLogsRequest> FakeDaemon::log_reads() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->log_reads;
 }
 
 std::vector<v1::ChangeJobRequest> FakeDaemon::changes() const {

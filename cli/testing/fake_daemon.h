@@ -67,6 +67,7 @@ class FakeDaemon {
   std::vector<v1::ListJobsRequest> lists() const;
   std::vector<v1::GetMetricsRequest> metrics() const;
   std::vector<v1::WatchJobRequest> watches() const;
+  std::vector<v1::ReadLogsRequest> log_reads() const;
   std::vector<v1::ChangeJobRequest> changes() const;
   std::vector<v1::SetAsideNodeRequest> set_asides() const;
   std::vector<v1::WatchEventsRequest> event_watches() const;

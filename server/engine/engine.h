@@ -421,9 +421,13 @@ class Engine {
   template <typename T>
   void AnswerLater(std::function<void(Result<T>)> done, Result<T> answer);
 
-  /// Why a request with this key and content can't be the one that its job was made of; nothing when it is.
-  std::optional<Error> OtherContent(JobId job, const std::string& key, const std::string& yaml,
+  /// Why a request with this key can't be the one that `known` was made of; nothing when it is. `content` and
+  /// `yaml` as in SubmitOrder.
+  std::optional<Error> OtherContent(const KeyRecord& known, const std::string& key,
+                                    const std::string& content, const std::string& yaml,
                                     const std::string& owner);
+  /// Whether the stored file of the job, or of its sweep, is this one.
+  bool IsStoredFile(JobId job, const std::string& yaml);
   std::optional<Error> RefusalOfSets(const SubmitOrder& order) const;
   void Promise(DatasetRecord record, JobId maker);
   /// The conversion has ended: what it was to make is there, or never will be.

@@ -67,13 +67,13 @@ Result<HandAnswer> Engine::TakeStart(const HandStartOrder& order) {
     const JobId job = reactor_.OnStartedByHand(order.start, now_, actions);
     state_.SaveJobFile(job, order.yaml);
     if (order.notify) state_.SaveNotify(job, EncodeRules(*order.notify));
-    state_.SaveKey(order.idempotency_key, job);
+    state_.SaveKey(order.idempotency_key, {.job = job, .content = ""});
     Record(actions);
     return HandAnswer{.job = job};
   }
-  if (auto other = OtherContent(*known, order.idempotency_key, order.yaml, order.start.owner))
+  if (auto other = OtherContent(*known, order.idempotency_key, "", order.yaml, order.start.owner))
     return tl::unexpected(std::move(*other));
-  const HandReport sign_of_life{.job = *known, .token = order.start.token, .events = {}};
+  const HandReport sign_of_life{.job = known->job, .token = order.start.token, .events = {}};
   IMGD_ASSIGN(HandAnswer answer, TakeReport(sign_of_life));
   answer.existed = true;
   return answer;

@@ -65,7 +65,7 @@ void Engine::Remove(const JobRecord& job, const std::string& actor, std::string_
 /// has them on a page is told by it.
 void Engine::SaveRemoved() {
   for (const auto& [id, actor, why] : removed_) {
-    state_.DeleteJob(id);
+    state_.DeleteJob(id, now_.wall);
     log_store_.LeaveOut(id);
     metrics_.RemoveJob(id);
     AppendDecision({.job = id,

@@ -29,8 +29,16 @@ void Engine::CancelSweep(JobId sweep, bool checkpoint_first, std::string actor,
   Push(SweepCancelInput{sweep, checkpoint_first, std::move(actor), std::move(done)});
 }
 
-std::optional<Error> Engine::OtherContent(JobId job, const std::string& key, const std::string& yaml,
+bool Engine::IsStoredFile(JobId job, const std::string& yaml) {
+  std::string file = OrFail(state_.SweepFile(job));
+  if (file.empty()) file = OrFail(state_.JobFile(job));
+  return file == yaml;
+}
+
+std::optional<Error> Engine::OtherContent(const KeyRecord& known, const std::string& key,
+                                          const std::string& content, const std::string& yaml,
                                           const std::string& owner) {
+  const JobId job = known.job;
   // One that came just before is not in the database yet; one that ended is no longer in memory.
   std::optional<JobRecord> first;
   if (const JobRecord* record = reactor_.state().FindJob(job)) {
@@ -38,9 +46,7 @@ std::optional<Error> Engine::OtherContent(JobId job, const std::string& key, con
   } else {
     first = OrFail(state_.FindJob(job));
   }
-  std::string file = OrFail(state_.SweepFile(job));
-  if (file.empty()) file = OrFail(state_.JobFile(job));
-  const bool other_file = file != yaml;
+  const bool other_file = known.content.empty() ? !IsStoredFile(job, yaml) : known.content != content;
   if (failed_ || !first || (!other_file && first->owner == owner)) return std::nullopt;
   return Error{.code = ErrorCode::kAlreadyExists,
                .message = fmt::format(
@@ -156,7 +162,8 @@ SubmitAnswer Engine::Store(SubmitOrder& order) {
     store_file(answer.job, order.yaml);
   }
   if (order.makes) Promise(*order.makes, answer.job);
-  if (!order.idempotency_key.empty()) state_.SaveKey(order.idempotency_key, answer.job);
+  if (!order.idempotency_key.empty())
+    state_.SaveKey(order.idempotency_key, {.job = answer.job, .content = order.content});
   Record(actions);
   return answer;
 }
@@ -164,17 +171,18 @@ SubmitAnswer Engine::Store(SubmitOrder& order) {
 void Engine::Handle(SubmitInput& input) {
   view_changed_ = true;
   auto& order = input.order;
-  std::optional<JobId> known;
+  std::optional<KeyRecord> known;
   if (!order.idempotency_key.empty() && !order.dry_run) known = OrFail(state_.FindKey(order.idempotency_key));
-  auto refusal = known ? OtherContent(*known, order.idempotency_key, order.yaml, order.submission.owner)
-                       : Refusal(order);
+  auto refusal =
+      known ? OtherContent(*known, order.idempotency_key, order.content, order.yaml, order.submission.owner)
+            : Refusal(order);
   if (refusal) {
     done_.push_back([done = std::move(input.done), refusal = std::move(*refusal)](const Status&) {
       done(tl::unexpected(refusal));
     });
     return;
   }
-  SubmitAnswer answer{.job = known.value_or(JobId()), .existed = known.has_value()};
+  SubmitAnswer answer{.job = known ? known->job : JobId(), .existed = known.has_value()};
   if (order.dry_run) {
     answer.name = order.sweep ? order.sweep->submission.members.front().name : order.submission.name;
     answer.after = order.submission.after;

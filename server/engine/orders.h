@@ -39,6 +39,7 @@ struct SubmitOrder {
   Submission submission;         ///< of a sweep: its first job's
   std::string yaml;              ///< of a sweep: as it was submitted
   std::string idempotency_key;   ///< empty for none; a known one with the same content returns its job
+  std::string content;           ///< SHA-256 of the file as it was sent; empty: `yaml` is what was sent
   std::optional<Error> refusal;  ///< why a new job is refused; a known key returns its job all the same
   std::vector<AfterOrder> after;
   std::optional<SweepOrder> sweep;

@@ -128,11 +128,9 @@ bool WaitForEnd(pid_t pid, Instant deadline, const std::stop_token& stop, LastWo
   return false;
 }
 
-/// EX_NOHOST says nothing of the message: programs that speak to one server end so while its name can't be
-/// resolved.
-bool IsFaultOfMessage(int exit_code) {
-  return exit_code == EX_USAGE || exit_code == EX_DATAERR || exit_code == EX_NOUSER;
-}
+/// Other codes may come of settings or of an outage: programs that speak to one server end with EX_DATAERR
+/// for whatever it refuses, as who has not logged in, and with EX_NOHOST while its name can't be resolved.
+bool IsFaultOfAddress(int exit_code) { return exit_code == EX_NOUSER; }
 
 }  // namespace
 
@@ -167,7 +165,7 @@ Result<std::string> RunWithInput(const std::vector<std::string>& arguments, cons
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return said.Line();
   const std::string how = WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status))
                                             : fmt::format("signal {}", WTERMSIG(status));
-  const bool for_good = WIFEXITED(status) && IsFaultOfMessage(WEXITSTATUS(status));
+  const bool for_good = WIFEXITED(status) && IsFaultOfAddress(WEXITSTATUS(status));
   return Fail(for_good ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable, "{} ended with {}{}",
               arguments.front(), how, said.Said());
 }

@@ -178,14 +178,35 @@ void JobServiceImpl::SubmitChecked(const v1::SubmitJobRequest* request, CheckedS
                       reactor->Finish(ToStatus(PlacedInFile(*request, answer.error())));
                       return;
                     }
-                    response->set_existed(answer->existed);
-                    // Without a look at the databases, which would cost as much as storing it; but not on the
-                    // core's thread.
-                    pool_->Post([this, answer = std::move(*answer), yaml, response, reactor](Reader& reader) {
-                      reactor->Finish(StatusOf(
-                          FillStored(answer, yaml, *engine_->View(), clock_->Wall(), reader, *response)));
-                    });
+                    AnswerStored(std::move(*answer), yaml, response, reactor);
                   });
+}
+
+void JobServiceImpl::SubmitRefused(const v1::SubmitJobRequest* request, std::vector<Error> errors,
+                                   v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor) {
+  if (request->idempotency_key().empty() || request->dry_run()) {
+    reactor->Finish(ToStatus(errors));
+    return;
+  }
+  engine_->Submit(OrderOfKnown(*request, errors.front()),
+                  [this, errors, response, reactor](Result<SubmitAnswer> answer) {
+                    if (answer) {
+                      AnswerStored(std::move(*answer), "", response, reactor);
+                    } else if (answer.error().code == ErrorCode::kAlreadyExists) {
+                      reactor->Finish(ToStatus(answer.error()));
+                    } else {
+                      reactor->Finish(ToStatus(errors));
+                    }
+                  });
+}
+
+/// Without a look at the databases, which would cost as much as storing it; but not on the core's thread.
+void JobServiceImpl::AnswerStored(SubmitAnswer answer, const std::string& yaml,
+                                  v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor) {
+  response->set_existed(answer.existed);
+  pool_->Post([this, answer = std::move(answer), yaml, response, reactor](Reader& reader) {
+    reactor->Finish(StatusOf(FillStored(answer, yaml, *engine_->View(), clock_->Wall(), reader, *response)));
+  });
 }
 
 /// Of a sweep the first job is looked at.
@@ -235,7 +256,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
         *request, std::move(spec), *engine_->View(),
         {rules->policies, rules->checkpoint_dir, rules->commands, rules->notify_targets}, clock_->Wall());
     if (!checked) {
-      reactor->Finish(ToStatus(checked.error()));
+      SubmitRefused(request, std::move(checked).error(), response, reactor);
       return;
     }
     SubmitChecked(request, std::move(*checked), response, reactor);

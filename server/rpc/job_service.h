@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "imgd/v1/job.grpc.pb.h"
 #include "server/engine/engine.h"
@@ -79,6 +80,12 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   std::shared_ptr<const OwnRules> Rules() const;
   void SubmitChecked(const v1::SubmitJobRequest* request, CheckedSubmit submit,
                      v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor);
+  /// `errors`: why it would not be stored now.
+  void SubmitRefused(const v1::SubmitJobRequest* request, std::vector<Error> errors,
+                     v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor);
+  /// `yaml`: the job's file, where it is new.
+  void AnswerStored(SubmitAnswer answer, const std::string& yaml, v1::SubmitJobResponse* response,
+                    grpc::ServerUnaryReactor* reactor);
   void FinishDryRun(const v1::SubmitJobRequest* request, SubmitOrder order, v1::SubmitJobResponse* response,
                     grpc::ServerUnaryReactor* reactor);
   /// Reads the job for an answer and ends the call with it.

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <thread>
 
+#include "imgd/v1/dataset.grpc.pb.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/testing/rpc_fixture.h"
 
@@ -91,6 +92,40 @@ TEST_F(RpcTest, AKeyOfAnotherContentIsRefused) {
   const auto refused = Submit("name: other\ndata: {train: /data/train}\n", response, "key-1");
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::ALREADY_EXISTS);
   EXPECT_THAT(refused.error_message(), HasSubstr("'key-1' belongs to job 1 (rn50)"));
+}
+
+TEST_F(RpcTest, AKeyReturnsItsJobWhateverRulesAndDataSetsHaveBecome) {
+  const auto become = [this](const std::string& policy, const std::string& address) {
+    daemon.reset();
+    auto root = YamlMap::Parse(fmt::format("policies: [{{name: caps, {}}}]", policy), "imgd.yaml");
+    config.policies = ReadPolicies(*root);
+    StartDaemon();
+    v1::RegisterDatasetRequest request;
+    request.mutable_dataset()->set_name("shapes");
+    request.mutable_dataset()->set_address(address);
+    request.mutable_dataset()->set_images(10);
+    request.mutable_dataset()->set_owner("ada");
+    request.set_replace(true);
+    v1::RegisterDatasetResponse response;
+    Context context;
+    const auto status = v1::DatasetService::NewStub(channel)->RegisterDataset(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  };
+  const std::string yaml = "name: rn50\ntime_limit: 20m\ndata: {train: dataset:shapes/train}\n";
+  v1::SubmitJobResponse response;
+  become("defaults: {max_restarts: 1}", "/data/shapes");
+  ASSERT_TRUE(Submit(yaml, response, "key-1").ok());
+  EXPECT_FALSE(response.existed());
+  const uint64_t id = response.job().id();
+  for (const char* policy : {"defaults: {max_restarts: 2}", "at_most: {time_limit: 10m}"}) {
+    become(policy, "/data/other");
+    const auto status = Submit(yaml, response, "key-1");
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_TRUE(response.existed());
+    EXPECT_EQ(response.job().id(), id);
+    EXPECT_EQ(Submit(yaml + "seed: 2\n", response, "key-1").error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  }
+  EXPECT_THAT(Submit(yaml, response, "key-2").error_message(), HasSubstr("time_limit: is 20m"));
 }
 
 TEST_F(RpcTest, WhatIsTooLargeIsRefusedBeforeItIsStored) {

@@ -159,13 +159,14 @@ Status LogPage::FillBackwards(Generation generation) {
 }
 
 Status LogPage::FillForwards(Generation first, Generation last) {
-  for (Generation generation = first; generation <= last; generation = Generation(generation.value() + 1)) {
-    next_ = {.generation = generation};
-    if (generation == first) next_.lines = from_.lines;
-    IMGD_ASSIGN(const bool all, AddStart(generation));
-    if (!all || static_cast<uint64_t>(out_.lines_size()) >= most_lines_) break;
+  next_ = {.generation = first, .lines = from_.lines};
+  while (true) {
+    IMGD_ASSIGN(const bool all, AddStart(next_.generation));
+    if (!all || static_cast<uint64_t>(out_.lines_size()) >= most_lines_) return {};
+    IMGD_ASSIGN(const auto later, reader_.NextStartWithLog(job_, next_.generation));
+    if (!later || *later > last) return {};
+    next_ = {.generation = *later};
   }
-  return {};
 }
 
 /// False where there would have been more.

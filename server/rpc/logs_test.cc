@@ -74,6 +74,24 @@ TEST_F(LogPages, FollowingGoesOnIntoTheNextStart) {
   EXPECT_THAT(Texts(List(request)), ElementsAre("1.4 four")) << "only that start was asked for";
 }
 
+TEST_F(LogPages, FollowingStaysWithAStartUntilALaterOneHasWrittenSomething) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId first = BringUp(agent);
+  agent.Lines(first, 0, 1, {"one", "two"});
+  const v1::RunId third = StartAgain(agent, StartAgain(agent, first));
+  auto request = Of(id);
+  request.set_after("1-0.1");
+  auto page = List(request);
+  EXPECT_THAT(Texts(page), ElementsAre("1.2 two"));
+  EXPECT_EQ(page.next(), "1-0.2");
+  agent.Lines(third, 0, 1, {"again"});
+  request.set_after(page.next());
+  page = List(request);
+  EXPECT_THAT(Texts(page), ElementsAre("3.1 again"));
+  EXPECT_EQ(page.next(), "3-0.1");
+}
+
 TEST_F(LogPages, AFollowerSeesEveryStartHoweverSlowlyItReads) {
   FakeAgent agent(channel, "a", 1);
   const uint64_t id = Submit(kJob);

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "common/dataset_ref.h"
+#include "common/sha256.h"
 #include "common/sweep_members.h"
 #include "common/yaml.h"
 #include "server/core/cluster_state.h"
@@ -106,13 +107,17 @@ auto WhatItAsks(const Submission& job) {
                   job.time_limit_ms, job.not_before, job.preemptible, job.checkpoint_parent);
 }
 
+std::string OwnerOf(const v1::SubmitJobRequest& request) {
+  return request.owner().empty() ? "unknown" : request.owner();
+}
+
 /// What all jobs of a request have alike, besides their files.
 struct Origin {
   const v1::SubmitJobRequest& request;
   JobRules rules;
   WallTime now;
 
-  std::string Owner() const { return request.owner().empty() ? "unknown" : request.owner(); }
+  std::string Owner() const { return OwnerOf(request); }
 };
 
 Submission SubmissionOf(const JobSpec& spec, const Origin& origin) {
@@ -264,6 +269,7 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   spec = std::move(allowed->spec);
   CheckedSubmit out{.order = {.submission = SubmissionOf(spec, origin),
                               .idempotency_key = request.idempotency_key(),
+                              .content = Sha256Of(request.job_yaml()),
                               .notify = spec.notify,
                               .dry_run = request.dry_run()}};
   SubmitOrder& order = out.order;
@@ -284,6 +290,16 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   order.yaml = out.first_file = *yaml;
   checks.Look(order.submission);
   return out;
+}
+
+SubmitOrder OrderOfKnown(const v1::SubmitJobRequest& request, Error refusal) {
+  SubmitOrder order;
+  order.submission.owner = OwnerOf(request);
+  order.yaml = request.job_yaml();
+  order.idempotency_key = request.idempotency_key();
+  order.content = Sha256Of(request.job_yaml());
+  order.refusal = std::move(refusal);
+  return order;
 }
 
 Error PlacedInFile(const v1::SubmitJobRequest& request, Error error) {

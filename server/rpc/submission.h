@@ -36,6 +36,10 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
                                                             const ClusterView& view, JobRules rules,
                                                             WallTime now);
 
+/// Of a request that CheckSubmit() refuses: nothing is stored, but what was stored of it before is found by
+/// its key. The rules and the data sets may have been others then.
+SubmitOrder OrderOfKnown(const v1::SubmitJobRequest& request, Error refusal);
+
 /// What the engine refuses, with its place in the request's file where it is of one of the file's fields.
 Error PlacedInFile(const v1::SubmitJobRequest& request, Error error);
 

@@ -33,18 +33,17 @@ double WeightOf(const StartUse& start, int64_t from, int64_t until) {
   return static_cast<double>(std::max<int64_t>(until - from, 0)) * std::max<uint32_t>(start.ranks, 1);
 }
 
-/// What a job took until now. One that runs is counted once a minute: what came since then its history tells.
-/// `starts` are of one job. The cost of what was never counted is not known.
+/// What a job took until now. One that runs is counted once a minute: what its last start took since then
+/// comes on top, at the price of what was counted; where nothing was, its cost is not known. `starts` are of
+/// one job.
 Tally TakenBy(std::span<const StartUse> starts, WallTime now) {
-  Tally taken{.device_seconds = starts.front().device_seconds, .cost = starts.front().cost};
-  if (starts.back().ended_us > 0) return taken;
-  double seconds = 0;
-  for (const auto& start : starts)
-    seconds +=
-        static_cast<double>(std::max<int64_t>(EndOf(start, now) - start.started_us, 0)) / 1e6 * start.ranks;
-  if (seconds <= taken.device_seconds) return taken;
-  if (taken.device_seconds > 0) taken.cost *= seconds / taken.device_seconds;
-  taken.device_seconds = seconds;
+  const StartUse& last = starts.back();
+  Tally taken{.device_seconds = last.device_seconds, .cost = last.cost};
+  if (last.ended_us > 0) return taken;
+  const int64_t since_us = std::max(last.started_us, last.counted_us);
+  const double seconds = static_cast<double>(std::max<int64_t>(now.micros - since_us, 0)) / 1e6 * last.ranks;
+  if (taken.device_seconds > 0) taken.cost *= 1 + seconds / taken.device_seconds;
+  taken.device_seconds += seconds;
   return taken;
 }
 

@@ -21,14 +21,15 @@ v1::ListUsageOverTimeRequest Edges(std::vector<int64_t> hours) {
 }
 
 StartUse Start(uint64_t job, const std::string& owner, double hours, int64_t from, int64_t to,
-               uint32_t ranks = 1) {
+               uint32_t ranks = 1, int64_t counted = 0) {
   return {.job = JobId(job),
           .owner = owner,
           .device_seconds = hours * 3600,
           .cost = hours * 2,
           .started_us = from * kHour,
           .ended_us = to * kHour,
-          .ranks = ranks};
+          .ranks = ranks,
+          .counted_us = counted * kHour};
 }
 
 v1::ListUsageOverTimeResponse Spread(const std::vector<StartUse>& starts, std::vector<int64_t> hours) {
@@ -82,8 +83,9 @@ TEST(UsageOverTime, OfDeletedJobsEachStartIsItsOwn) {
 }
 
 TEST(UsageOverTime, WhatIsOutsideIsLeftOutAndWhatRunsLastsUntilNow) {
-  const auto usage = Spread(
-      {Start(1, "ada", 10, 20, 30), Start(2, "lena", 4, 96, 0), Start(3, "old", 5, 1, 6)}, {24, 48, 98});
+  const auto usage =
+      Spread({Start(1, "ada", 10, 20, 30), Start(2, "lena", 4, 96, 0, 1, 100), Start(3, "old", 5, 1, 6)},
+             {24, 48, 98});
   ASSERT_EQ(usage.owners_size(), 2);
   EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(DoubleNear(6, 1e-9), 0));
   EXPECT_EQ(usage.owners(1).owner(), "lena");
@@ -95,12 +97,26 @@ TEST(UsageOverTime, WhatRunsIsCountedToTheMoment) {
   auto usage = Spread({Start(1, "ada", 0, 98, 0, 3)}, {96, 120});
   ASSERT_EQ(usage.owners_size(), 1);
   EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(6));
-  usage = Spread({Start(1, "ada", 3, 98, 0, 3)}, {96, 120});
+  usage = Spread({Start(1, "ada", 3, 98, 0, 3, 99)}, {96, 120});
   EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(6));
   EXPECT_THAT(usage.owners(0).cost(), ElementsAre(12));
   // One that nobody placed, as it was started by hand, holds nothing; of one that has ended all is counted.
   EXPECT_THAT(Spread({Start(1, "ada", 0, 98, 0, 0)}, {96, 120}).owners(), IsEmpty());
   EXPECT_THAT(Spread({Start(1, "ada", 1, 98, 99, 3)}, {96, 120}).owners(0).device_hours(), ElementsAre(1));
+}
+
+TEST(UsageOverTime, OnlyWhatCameSinceTheLastCountIsAdded) {
+  // Of a start of two days on 8 devices three hours were counted, as imgd was away.
+  auto usage = Spread({Start(1, "ada", 24, 51, 0, 8, 99)}, {48, 120});
+  ASSERT_EQ(usage.owners_size(), 1);
+  EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(DoubleNear(32, 1e-9)));
+  EXPECT_THAT(usage.owners(0).cost(), ElementsAre(DoubleNear(64, 1e-9)));
+  // Only the first of its starts was counted.
+  usage = Spread({Start(1, "ada", 2, 90, 92), Start(1, "ada", 2, 99, 0)}, {48, 120});
+  EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(DoubleNear(3, 1e-9)));
+  // The clock was set back.
+  usage = Spread({Start(1, "ada", 2, 98, 0, 1, 101)}, {48, 120});
+  EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(DoubleNear(2, 1e-9)));
 }
 
 TEST_F(RpcTest, UsageOverTimeOfARunningJob) {

@@ -390,9 +390,30 @@ TEST_F(OlderSchema, IsCopiedBeforeItIsChanged) {
 TEST_F(OlderSchema, IsNotChangedWhereTheCopyCannotBeMade) {
   ASSERT_TRUE(Database::OpenForWriting(path(), First(5)).has_value());
   fs::create_directories(root / "old.db.schema-5/full");
+  WriteText(root / "old.db.schema-4", "an older copy");
   const auto opened = Database::OpenForWriting(path(), First(6));
   ASSERT_FALSE(opened.has_value());
   EXPECT_THAT(opened.error().message, HasSubstr("changed only after a copy was made"));
+  EXPECT_TRUE(fs::exists(root / "old.db.schema-4"));
+  EXPECT_FALSE(fs::exists(root / "old.db.schema-5.new"));
+}
+
+TEST_F(OlderSchema, StaysWithItsCopyWhereALaterStepFails) {
+  ASSERT_TRUE(Database::OpenForWriting(path(), First(5)).has_value());
+  WriteText(root / "old.db.schema-5.new", "broken off");
+  auto bad = First(7);
+  bad.back().sql = "CREATE TABLE jobs (id);";  // which is there
+  for (int tries = 0; tries < 2; ++tries) {
+    const auto opened = Database::OpenForWriting(path(), bad);
+    ASSERT_FALSE(opened.has_value());
+    EXPECT_THAT(opened.error().message, HasSubstr(fmt::format("migration {}: ", bad.back().name)));
+    EXPECT_TRUE(fs::exists(root / "old.db.schema-5"));
+    EXPECT_FALSE(fs::exists(root / "old.db.schema-5.new"));
+  }
+  const auto older = Database::OpenForWriting(path(), First(5));
+  ASSERT_TRUE(older.has_value()) << older.error().message;
+  const auto copy = Database::OpenForWriting(root / "old.db.schema-5", First(5));
+  EXPECT_TRUE(copy.has_value()) << copy.error().message;
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "common/files.h"
@@ -99,18 +101,26 @@ Status Database::MakeOneFile() {
   return Fail(ErrorCode::kUnavailable, "cannot end the log of {}: its mode stays {}", path_.native(), mode);
 }
 
-/// Before it is changed for good: to go back to the older imgd takes it.
+/// Before it is changed for good: to go back to the older imgd takes it. Older copies go once it is there.
 Status Database::KeepCopy(int version) {
   const std::string prefix = path_.filename().native() + ".schema-";
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(path_.parent_path(), ignored)) {
-    if (entry.path().filename().native().starts_with(prefix)) std::filesystem::remove(entry.path(), ignored);
-  }
   const std::filesystem::path copy = fmt::format("{}.schema-{}", path_.native(), version);
-  if (auto copied = CopyTo(copy); !copied) {
+  const std::filesystem::path making = copy.native() + ".new";
+  std::error_code ignored;
+  std::filesystem::remove(making, ignored);  // of one that was broken off
+  Status copied = CopyTo(making);
+  if (copied && ::rename(making.c_str(), copy.c_str()) != 0)
+    copied = FailErrno(errno, "cannot make " + copy.native());
+  if (!copied) {
+    std::filesystem::remove(making, ignored);
     copied.error().message = fmt::format("the schema of {} is changed only after a copy was made, and {}",
                                          path_.native(), copied.error().message);
     return copied;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(path_.parent_path(), ignored)) {
+    const std::filesystem::path name = entry.path().filename();
+    if (name.native().starts_with(prefix) && name != copy.filename())
+      std::filesystem::remove(entry.path(), ignored);
   }
   spdlog::info("file={} copy={} msg=\"its schema is brought up to date; the copy is what it was\"",
                path_.native(), copy.native());
@@ -126,20 +136,22 @@ Status Database::Migrate(const std::vector<Migration>& migrations) {
                 "{} was written by a newer imgd: its schema is {}, this one knows up to {}", path_.native(),
                 *version, newest);
   }
-  if (*version > 0 && *version < newest) IMGD_TRY(KeepCopy(*version));
-  for (const auto& migration : migrations) {
-    if (migration.number <= *version) continue;
-    WriteBatch batch(*this);
-    batch.Write([&migration](Database& database) {
-      database.Execute(migration.sql);
-      database.Execute(fmt::format("PRAGMA user_version={}", migration.number));
-    });
-    if (auto done = batch.Commit(); !done) {
-      done.error().message = fmt::format("migration {}: {}", migration.name, done.error().message);
-      return done;
+  const auto first = std::find_if(migrations.begin(), migrations.end(),
+                                  [&](const Migration& one) { return one.number > *version; });
+  if (first == migrations.end()) return {};
+  if (*version > 0) IMGD_TRY(KeepCopy(*version));
+  const char* name = first->name;
+  WriteBatch batch(*this);
+  batch.Write([&](Database& database) {
+    for (auto migration = first; migration != migrations.end(); ++migration) {
+      name = migration->name;
+      database.Execute(migration->sql);
     }
-  }
-  return {};
+    database.Execute(fmt::format("PRAGMA user_version={}", newest));
+  });
+  auto done = batch.Commit();
+  if (!done) done.error().message = fmt::format("migration {}: {}", name, done.error().message);
+  return done;
 }
 
 SQLite::Statement& Database::Prepare(const std::string& sql) {

@@ -24,8 +24,8 @@ namespace imgd {
 class Database {
  public:
   /// Opens or makes the file for writing, in WAL mode with synchronous=FULL, and brings its schema up to
-  /// date, each migration in a transaction of its own. Before the first of them that changes an older file it
-  /// is copied to FILE.schema-N, for its owner's eyes only, N being what the file has; an older copy goes.
+  /// date, by all migrations in one transaction. Before they change an older file it is copied to
+  /// FILE.schema-N, for its owner's eyes only, N being what the file has; older copies go once it is there.
   /// Errors: kFailedPrecondition for a file of a newer imgd, kDataLoss for one that is no database, else as
   /// the system has it; all name the path.
   static Result<Database> OpenForWriting(const std::filesystem::path& path,

@@ -58,7 +58,6 @@ struct DecisionStore : testing::Test {
   }
   std::filesystem::path folder;
   std::unique_ptr<StateStore> store;
-  uint64_t number = 0;  ///< of the last event, where those are all that is written
 };
 
 TEST_F(DecisionStore, DecisionsComeBackInOrderAndByWhatTheyAreAbout) {
@@ -156,52 +155,17 @@ TEST_F(DecisionStore, TheRunsOfANodeSayWhenAndHowTheyEnded) {
   EXPECT_THAT(*Reader::Open(folder)->NodeRuns(NodeId("b"), 10), IsEmpty());
 }
 
-TEST_F(DecisionStore, WhatADeletedJobTookStaysByItsStarts) {
-  constexpr int64_t kDay = 24LL * 3600 * 1'000'000;
-  const auto change = [this](uint64_t job, uint64_t generation, JobState from, JobState to, int64_t time) {
-    store->AppendEvent(
-        ++number,
-        {.job = JobId(job), .generation = Generation(generation), .from = from, .to = to, .time = {time}});
-  };
-  const auto ran = [&](uint64_t job, uint64_t generation, int64_t from, int64_t to,
-                       std::vector<uint32_t> devices) {
-    store->SavePlacement({JobId(job), Generation(generation)},
-                         {{.node = NodeId("a"), .devices = std::move(devices)}});
-    change(job, generation, JobState::kQueued, JobState::kStarting, from);
-    change(job, generation, JobState::kStarting, JobState::kRunning, from + 1);
-    change(job, generation, JobState::kRunning, JobState::kQueued, to);
-  };
-  store->SaveJob({.id = JobId(1),
-                  .owner = "ada",
-                  .state = JobState::kCompleted,
-                  .device_seconds = 700,
-                  .cost = 70,
-                  .ended = {3 * kDay}});
-  ran(1, 1, kDay, kDay + 1000, {0, 1});
-  ran(1, 2, 3 * kDay - 500, 3 * kDay, {0});
-  store->SaveJob({.id = JobId(2), .owner = "bob", .state = JobState::kCancelled, .ended = {kDay}});
-  store->DeleteJob(JobId(1));
-  store->DeleteJob(JobId(2));
+TEST_F(DecisionStore, AStartThatRunsSaysUntilWhenItIsCounted) {
+  JobRecord job{.id = JobId(1), .owner = "ada", .state = JobState::kRunning, .device_seconds = 7};
+  job.run.charged = {60};
+  store->SaveJob(job);
+  OfJob(2, JobState::kQueued, JobState::kStarting, "placed on a");
   ASSERT_TRUE(store->Commit());
-  auto left = *Reader::Open(folder)->Starts(0);
-  ASSERT_EQ(left.size(), 2U) << "nothing of whom nothing was used";
-  EXPECT_EQ(left[0].job, JobId());
-  EXPECT_EQ(left[0].owner, "ada");
-  EXPECT_EQ(left[0].started_us, kDay);
-  EXPECT_EQ(left[0].ended_us, kDay + 1000);
-  EXPECT_DOUBLE_EQ(left[0].device_seconds, 560) << "twice the ranks, twice as long";
-  EXPECT_DOUBLE_EQ(left[1].device_seconds, 140);
-  EXPECT_DOUBLE_EQ(left[1].cost, 14);
-  EXPECT_EQ((*Reader::Open(folder)->Starts(2 * kDay)).size(), 1U);
-  // What nobody can ask for any more goes.
-  store->SaveJob({.id = JobId(3), .owner = "eve", .state = JobState::kFailed, .device_seconds = 1});
-  ran(3, 1, 403 * kDay, 403 * kDay + 1, {0});
-  store->DeleteJob(JobId(3));
-  ASSERT_TRUE(store->Commit());
-  left = *Reader::Open(folder)->Starts(0);
-  ASSERT_EQ(left.size(), 2U);
-  EXPECT_EQ(left[0].started_us, 3 * kDay - 500);
-  EXPECT_EQ(left[1].owner, "eve");
+  const auto starts = *Reader::Open(folder)->Starts(0);
+  ASSERT_EQ(starts.size(), 1U);
+  EXPECT_EQ(starts[0].started_us, 2);
+  EXPECT_EQ(starts[0].ended_us, 0);
+  EXPECT_EQ(starts[0].counted_us, 60);
 }
 
 }  // namespace

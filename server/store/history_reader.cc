@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 
 #include "common/yaml.h"
 #include "imgd/v1/trainer.pb.h"
@@ -41,8 +42,9 @@ double FromStored(double value, const CurveQuery& query) {
 /// The part of one start that counts.
 struct Stretch {
   Generation generation;
-  uint64_t sealed = 0;  ///< reports
-  uint64_t begin = 0;   ///< of the sealed ones
+  std::map<Figure, double> first;  ///< of kStep, kEpoch and kTimeUs, at its first report
+  uint64_t sealed = 0;             ///< reports
+  uint64_t begin = 0;              ///< of the sealed ones
   uint64_t end = 0;
   uint64_t kept = 0;                    ///< of the sealed ones, those that no later start did again
   std::vector<StepReport> rest;         ///< those that are not sealed
@@ -50,27 +52,33 @@ struct Stretch {
 };
 
 /// A step report that is not sealed yet belongs to a start that may have sealed ones.
-std::vector<Stretch> StretchesOf(const std::vector<SealedRun>& sealed, std::vector<StepReport> unsealed) {
+std::vector<Stretch> StretchesOf(Database& database, JobId job) {
   std::vector<Stretch> out;
-  for (const auto& run : sealed) out.push_back({.generation = run.generation, .sealed = run.reports});
-  for (auto& report : unsealed) {
+  const auto sealed = SealedRuns(database, job);
+  for (const auto& run : sealed)
+    out.push_back({.generation = run.generation, .first = run.first, .sealed = run.reports});
+  const uint64_t last_sealed = sealed.empty() ? 0 : sealed.back().last_number;
+  for (auto& report : StepReportsAfter(database, job, last_sealed, kMostUnsealed)) {
     if (out.empty() || out.back().generation != report.generation)
-      out.push_back({.generation = report.generation});
+      out.push_back({.generation = report.generation, .first = report.figures});
     out.back().rest.push_back(std::move(report));
   }
   return out;
 }
 
-double FirstOf(const Stretch& stretch, const std::vector<SealedRun>& sealed, Figure axis) {
-  for (const auto& run : sealed) {
-    if (run.generation == stretch.generation) return run.first.at(axis);
+/// From where on, in the query's unit, later starts did again what this one did; by time they did not.
+double DoneAgainFrom(const std::vector<Stretch>& stretches, Generation generation, const CurveQuery& query) {
+  double from = kForever;
+  if (query.x == Axis::kTime) return from;
+  for (const auto& stretch : stretches) {
+    if (stretch.generation > generation)
+      from = std::min(from, FromStored(stretch.first.at(FigureOf(query.x)), query));
   }
-  return stretch.rest.front().figures.at(axis);
+  return from;
 }
 
 /// Leaves of each start what lies within the query and was not done again by a later one.
-Status Narrow(Database& database, JobId job, const CurveQuery& query, const std::vector<SealedRun>& sealed,
-              std::vector<Stretch>& stretches) {
+Status Narrow(Database& database, JobId job, const CurveQuery& query, std::vector<Stretch>& stretches) {
   const Figure axis = FigureOf(query.x);
   const double from = query.from ? ToStored(*query.from, query) : -kForever;
   const double to = query.to ? ToStored(*query.to, query) : kForever;
@@ -81,7 +89,6 @@ Status Narrow(Database& database, JobId job, const CurveQuery& query, const std:
     IMGD_ASSIGN(const uint64_t within, column.Find(to, true));
     IMGD_ASSIGN(stretch->kept, column.Find(done_again, false));
     stretch->end = std::max(stretch->begin, std::min(within, stretch->kept));
-    const double first = FirstOf(*stretch, sealed, axis);
     std::copy_if(stretch->rest.begin(), stretch->rest.end(), std::back_inserter(stretch->rest_before),
                  [&](const StepReport& report) {
                    const double x = report.figures.at(axis);
@@ -91,7 +98,7 @@ Status Narrow(Database& database, JobId job, const CurveQuery& query, const std:
       const double x = report.figures.at(axis);
       return !(x >= from && x <= to && x < done_again);
     });
-    if (query.x != Axis::kTime) done_again = std::min(done_again, first);
+    if (query.x != Axis::kTime) done_again = std::min(done_again, stretch->first.at(axis));
   }
   return {};
 }
@@ -176,13 +183,10 @@ bool WasReported(const Curve& curve) {
 }
 
 Result<std::vector<Curve>> StepCurves(Database& database, JobId job, const CurveQuery& query,
-                                      const std::vector<FigureName>& wanted) {
+                                      const std::vector<FigureName>& wanted, std::vector<Stretch> stretches) {
   std::vector<Curve> out;
-  const auto sealed = SealedRuns(database, job);
-  auto stretches = StretchesOf(
-      sealed, StepReportsAfter(database, job, sealed.empty() ? 0 : sealed.back().last_number, kMostUnsealed));
   if (wanted.empty() || stretches.empty()) return out;
-  IMGD_TRY(Narrow(database, job, query, sealed, stretches));
+  IMGD_TRY(Narrow(database, job, query, stretches));
   uint64_t values = 0;
   for (const auto& stretch : stretches) values += stretch.end - stretch.begin + stretch.rest.size();
   const uint64_t width = std::max<uint64_t>((values + query.points - 1) / query.points, 1);
@@ -204,9 +208,10 @@ struct Validation {
   std::array<double, 4> figures{};  ///< as ValidationFigures()
 };
 
-std::vector<Validation> Validations(Database& database, JobId job, const CurveQuery& query) {
-  auto& rows =
-      database.Prepare("SELECT time_us, payload FROM events WHERE job = ? AND kind = ? ORDER BY number");
+std::vector<Validation> Validations(Database& database, JobId job, const CurveQuery& query,
+                                    const std::vector<Stretch>& stretches) {
+  auto& rows = database.Prepare(
+      "SELECT time_us, payload, generation FROM events WHERE job = ? AND kind = ? ORDER BY number");
   BindAll(rows, 1, Signed(job.value()), static_cast<int>(EventKind::kEpoch));
   std::vector<Validation> out;
   while (rows.executeStep()) {
@@ -218,7 +223,9 @@ std::vector<Validation> Validations(Database& database, JobId job, const CurveQu
                      : query.x == Axis::kStep  ? static_cast<double>(epoch.step())
                      : query.x == Axis::kEpoch ? epoch.epoch()
                                                : epoch.epoch() * query.images_per_epoch;
-    // What a later start did again.
+    const Generation generation(Unsigned(rows.getColumn(2)));
+    if (x >= DoneAgainFrom(stretches, generation, query)) continue;
+    // What was validated again, also by a start that has not reported a step yet.
     if (query.x != Axis::kTime) std::erase_if(out, [x](const Validation& one) { return one.x >= x; });
     out.push_back({x, {epoch.val_loss(), epoch.val_top1(), epoch.val_top5(), epoch.val_seconds()}});
   }
@@ -279,12 +286,12 @@ const std::vector<std::string>& ValidationFigures() {
 Result<std::vector<Curve>> ReadCurves(Database& database, JobId job, const CurveQuery& query) {
   IMGD_ASSIGN(const Wanted wanted, WantedOf(query.names));
   if (query.x == Axis::kImages && !(query.images_per_epoch > 0)) return std::vector<Curve>();
-  IMGD_ASSIGN(auto curves, StepCurves(database, job, query, wanted.steps));
-  if (!wanted.epochs.empty()) {
-    const auto validations = Validations(database, job, query);
-    for (const size_t figure : wanted.epochs)
-      curves.push_back(ValidationCurve(validations, figure, query.points));
-  }
+  auto stretches = StretchesOf(database, job);
+  std::vector<Validation> validations;
+  if (!wanted.epochs.empty()) validations = Validations(database, job, query, stretches);
+  IMGD_ASSIGN(auto curves, StepCurves(database, job, query, wanted.steps, std::move(stretches)));
+  for (const size_t figure : wanted.epochs)
+    curves.push_back(ValidationCurve(validations, figure, query.points));
   if (query.names.empty()) {
     std::erase_if(curves, [](const Curve& curve) { return !WasReported(curve); });
     return curves;

@@ -44,8 +44,9 @@ struct Curve {
 const std::vector<std::string>& ValidationFigures();
 
 /// The curves in the order of their names; no value is left out of a point's least and greatest. Steps that a
-/// later start of the job did again count once, as that start did them; but by time all do. Takes about as
-/// long for 10^7 values as for 10^4, but means read each, and smoothing those that still count at a point.
+/// later start of the job did again count once, as that start did them, and validations from its first report
+/// on are its own; but by time all count. Takes about as long for 10^7 values as for 10^4, but means read
+/// each, and smoothing those that still count at a point.
 /// Throws SQLite::Exception. Errors: kInvalidArgument for a name that there is not; kDataLoss.
 Result<std::vector<Curve>> ReadCurves(Database& database, JobId job, const CurveQuery& query);
 

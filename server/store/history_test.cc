@@ -516,6 +516,28 @@ TEST_F(HistoryTest, ValidationsAndNames) {
   EXPECT_THAT(unknown.error().hint, HasSubstr("'loss'"));
 }
 
+TEST_F(HistoryTest, ValidationsGoWithTheStepsThatALaterStartDidAgain) {
+  const auto validated = [this](Axis x) {
+    const auto curves = Curves(1, {.names = {"val_top1"}, .x = x, .images_per_epoch = 50});
+    std::vector<double> out;
+    for (const auto& point : curves.front().points) out.push_back(point.values.last);
+    return out;
+  };
+  Report(1, 1, 1, 2200);
+  Validate(1, 1, 1, 0.3);
+  Validate(1, 1, 2, 0.4);
+  // From a checkpoint before the second validation; few reports are not sealed, many are.
+  Report(1, 2, 1850, 1900);
+  for (const uint64_t last : {1900, 3000}) {
+    if (last > 1900) Report(1, 2, 1901, last);
+    for (const Axis x : {Axis::kStep, Axis::kEpoch, Axis::kImages})
+      EXPECT_THAT(validated(x), ElementsAre(0.3)) << last << " by " << static_cast<int>(x);
+    EXPECT_THAT(validated(Axis::kTime), ElementsAre(0.3, 0.4));
+  }
+  Validate(1, 2, 2, 0.5);
+  EXPECT_THAT(validated(Axis::kStep), ElementsAre(0.3, 0.5));
+}
+
 TEST_F(HistoryTest, SealedReportsDoNotStayTwice) {
   Report(1, 1, 1, 20'000);
   EXPECT_LT(Rows("events WHERE kind = 5"), 5200) << "the newest stay, for those who follow the job";

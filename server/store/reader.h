@@ -91,6 +91,7 @@ struct StartUse {
   int64_t started_us = 0;
   int64_t ended_us = 0;  ///< 0 while it has not
   uint32_t ranks = 0;
+  int64_t counted_us = 0;  ///< until when the job's use is counted, while it has not ended; 0: never was
 };
 
 /// A job, for who looks after what it leaves.

@@ -36,14 +36,16 @@ constexpr const char* kStartsSql =
     "SELECT j.id, j.owner, j.device_seconds, j.cost, "
     "min(e.time_us) FILTER (WHERE e.to_state = 2) AS started, "
     "min(e.time_us) FILTER (WHERE e.from_state IN (2, 3, 4) AND e.to_state NOT IN (2, 3, 4)), "
-    "(SELECT sum(p.ranks) FROM placements p WHERE p.job = j.id AND p.generation = e.generation) "
+    "(SELECT sum(p.ranks) FROM placements p WHERE p.job = j.id AND p.generation = e.generation), "
+    "iif(j.ended_us = 0, j.run ->> '$.charged_us', 0) "
     "FROM jobs j JOIN job_events e ON e.job = j.id "
     "WHERE (j.ended_us = 0 OR (j.device_seconds > 0 AND j.ended_us > ?1)) "
     "GROUP BY j.id, e.generation HAVING started IS NOT NULL ORDER BY j.id, e.generation";
 
 /// The same of jobs that were deleted.
 constexpr const char* kStartsOfDeletedSql =
-    "SELECT 0, owner, device_seconds, cost, started_us, ended_us, 1 FROM use_of_deleted WHERE ended_us > ?1";
+    "SELECT 0, owner, device_seconds, cost, started_us, ended_us, 1, 0 FROM use_of_deleted "
+    "WHERE ended_us > ?1";
 
 }  // namespace
 
@@ -116,7 +118,8 @@ Result<std::vector<StartUse>> Reader::Starts(int64_t since_us) {
                        .cost = query.getColumn(3).getDouble(),
                        .started_us = query.getColumn(4).getInt64(),
                        .ended_us = query.getColumn(5).getInt64(),
-                       .ranks = query.getColumn(6).getUInt()});
+                       .ranks = query.getColumn(6).getUInt(),
+                       .counted_us = query.getColumn(7).getInt64()});
       }
       query.reset();
     }

@@ -413,9 +413,10 @@ Status StateStore::TrimDecisions(uint64_t most, WallTime oldest) {
   return {};
 }
 
-void StateStore::SaveKey(const std::string& key, JobId job) {
+void StateStore::SaveKey(const std::string& key, const KeyRecord& record) {
   batch_->Write([&](Database& database) {
-    RunSql(database, "INSERT INTO idempotency_keys VALUES (?, ?)", key, Signed(job.value()));
+    RunSql(database, "INSERT INTO idempotency_keys (key, job, content) VALUES (?, ?, ?)", key,
+           Signed(record.job.value()), record.content);
   });
 }
 
@@ -442,14 +443,15 @@ void StateStore::Probe() {
   });
 }
 
-Result<std::optional<JobId>> StateStore::FindKey(const std::string& key) {
+Result<std::optional<KeyRecord>> StateStore::FindKey(const std::string& key) {
   return database_->Guard([&] {
-    auto& query = database_->Prepare("SELECT job FROM idempotency_keys WHERE key = ?");
+    auto& query = database_->Prepare("SELECT job, content FROM idempotency_keys WHERE key = ?");
     query.bind(1, key);
-    std::optional<JobId> job;
-    if (query.executeStep()) job = JobId(Unsigned(query.getColumn(0)));
+    std::optional<KeyRecord> record;
+    if (query.executeStep())
+      record = KeyRecord{JobId(Unsigned(query.getColumn(0))), query.getColumn(1).getString()};
     query.reset();
-    return job;
+    return record;
   });
 }
 

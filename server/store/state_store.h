@@ -39,6 +39,12 @@ struct DatasetRecord {
   bool operator==(const DatasetRecord&) const = default;
 };
 
+/// What an idempotency key stands for.
+struct KeyRecord {
+  JobId job;
+  std::string content;  ///< SHA-256 of the job file as it was sent; empty: it is the one that is stored
+};
+
 /// When a job ended.
 struct EndedJob {
   int64_t ended_us = 0;
@@ -98,8 +104,10 @@ class StateStore {
   void AppendEvent(uint64_t number, const imgd::AppendEvent& event);
   /// A line of the record of decisions; `job_event`: of a change of a job, its number in the job's history.
   void AppendDecision(uint64_t number, const imgd::AppendDecision& decision, uint64_t job_event = 0);
-  /// Nothing of the job is left; its number is not given again. Its sweep goes with the last of its jobs.
-  void DeleteJob(JobId job);
+  /// Nothing of the job is left but what it took, without its name, for some 400 days up to `now`; its number
+  /// is not given again. Its sweep goes with the last of its jobs. Cost: by what there is of the job, however
+  /// many others there are.
+  void DeleteJob(JobId job, WallTime now);
   /// Jobs that ended after `from` and before `until`, by time, at most `most`.
   Result<std::vector<EndedJob>> EndedJobs(EndedJob from, WallTime until, size_t most);
   Result<std::set<JobId>> JobIds();
@@ -107,7 +115,7 @@ class StateStore {
   /// Forgets the oldest decisions, some 10,000 at most: those beyond the newest `most`, and those from before
   /// `oldest`. The newest of all stays.
   Status TrimDecisions(uint64_t most, WallTime oldest);
-  void SaveKey(const std::string& key, JobId job);
+  void SaveKey(const std::string& key, const KeyRecord& record);
   /// Where each rank of a start is; kept for as long as the job.
   void SavePlacement(RunKey run, const std::vector<Part>& parts);
   void SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence);
@@ -145,7 +153,7 @@ class StateStore {
   void Rollback() { batch_->Rollback(); }
 
   // These see what the batch has written so far.
-  Result<std::optional<JobId>> FindKey(const std::string& key);
+  Result<std::optional<KeyRecord>> FindKey(const std::string& key);
   Result<std::optional<JobRecord>> FindJob(JobId job);
   Result<std::string> JobFile(JobId job);
   /// The file that the sweep was made of; empty where this is the number of none.

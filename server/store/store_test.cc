@@ -111,7 +111,7 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
     store.SaveJobFile(job.id, "name: x\n");
     store.SaveCheckpoint({job.id, {.path = "/c/1", .step = 1}});
     store.SaveCheckpoint({job.id, {.path = "/c/2", .step = 2, .accepted = {77}}});
-    store.SaveKey("key", job.id);
+    store.SaveKey("key", {.job = job.id, .content = "5891b5b5"});
     store.SaveEventPosition({job.id, Generation(3)}, 1, 42);
     ASSERT_TRUE(store.Commit().has_value());
   }
@@ -140,8 +140,11 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   EXPECT_EQ(back.checkpoints[0].path, "/c/2");
   EXPECT_EQ(back.checkpoints[0].accepted, (WallTime{77}));
   EXPECT_EQ(stored->next_job, JobId(2));
-  EXPECT_EQ(*store.FindKey("key"), job.id);
-  EXPECT_EQ(*store.FindKey("other"), std::nullopt);
+  const auto key = store.FindKey("key").value();
+  ASSERT_TRUE(key.has_value());
+  EXPECT_EQ(key->job, job.id);
+  EXPECT_EQ(key->content, "5891b5b5");
+  EXPECT_FALSE(store.FindKey("other").value().has_value());
   EXPECT_EQ(*store.JobFile(job.id), "name: x\n");
   EXPECT_EQ(*store.EventPosition({job.id, Generation(3)}, 1), 42u);
 }

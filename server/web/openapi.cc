@@ -140,7 +140,7 @@ void AddRefusals(Json& responses) {
       {"403", "The token is not good for this, or a page of another origin asked"},
       {"404", "There is no such thing"},
       {"409", "The name or key is taken"},
-      {"412", "It is not in a state for this"},
+      {"412", "It is not in a state for this, or a quota of jobs in the queue is full"},
       {"413", "The body is too long"},
       {"415", "The body is not said to be JSON"},
       {"429", "Too much waits, or nothing can be stored now"},

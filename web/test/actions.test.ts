@@ -1,6 +1,6 @@
 // What people ask for in the browser, and what happens when imgd is away.
 import assert from 'node:assert/strict';
-import { axe, browserTest, comeBack, tabTo } from './harness.ts';
+import { axe, browserTest, comeBack, dropFile, tabTo } from './harness.ts';
 
 browserTest('submit: a fault is shown at its line, and a good file goes', async ({ page, server, base }) => {
   await page.goto(`${base}/submit`);
@@ -57,6 +57,35 @@ browserTest('rerun shows what was changed', async ({ page, server, base }) => {
   assert.equal(server.world.jobs.get('121')!.job.rerun_of, '91');
   await page.getByRole('link', { name: 'rerun of 91' }).waitFor();
 });
+
+browserTest('rerun shows no more than what was changed of a file with CRLF', async ({ page, server, base }) => {
+  const { job } = server.world.jobs.get('91')!;
+  job.job_yaml = job.job_yaml.replaceAll('\n', '\r\n');
+  await page.goto(`${base}/submit?rerun=91`);
+  const editor = page.getByLabel('Job file');
+  const changed = page.locator('.diff :is(.added, .removed)');
+  await editor.fill((await editor.inputValue()).replace(/lr: .*/, 'lr: 0.0123'));
+  await page.locator('.diff .added', { hasText: 'lr: 0.0123' }).waitFor();
+  assert.equal(await changed.count(), 2);
+  await dropFile(page, job.job_yaml.replace(/lr: .*/, 'lr: 0.0456'));
+  await page.locator('.diff .added', { hasText: 'lr: 0.0456' }).waitFor();
+  assert.equal(await changed.count(), 2);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('several jobs are cancelled, and of them one is refused', async ({ page, server, base }) => {
+  await page.route('**/api/v1/jobs/92/cancel', (route) =>
+    route.fulfill({ status: 412, json: { error: { code: 'REFUSED', message: 'job 92 has ended' } } }),
+  );
+  await page.goto(`${base}/?state=running`);
+  for (const id of [91, 92, 93]) await page.locator(`#row-${id} input`).check();
+  const chosen = page.getByRole('region', { name: 'Chosen jobs' });
+  await chosen.getByRole('button', { name: 'Cancel …' }).click();
+  await page.getByRole('button', { name: 'Cancel them' }).click();
+  await page.locator('.toast', { hasText: '2 jobs cancelled' }).waitFor();
+  await page.locator('.toast', { hasText: 'job 92 has ended' }).waitFor();
+  const states = [91, 92, 93].map((id) => server.world.jobs.get(String(id))!.job.state);
+  assert.deepEqual(states, ['JOB_STATE_CANCELLED', 'JOB_STATE_RUNNING', 'JOB_STATE_CANCELLED']);
+}, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('pause, resume, priority and cancel', async ({ page, server, base }) => {
   await page.goto(`${base}/jobs/92`);

@@ -78,7 +78,7 @@ browserTest('by time no curve goes through a pause', async ({ page, server, base
       : points,
   );
   const at = (paused - run.begun) / length;
-  // In a comparison the axis counts from each run's first figure.
+  // In a comparison the axis counts from when each run began.
   for (const [path, title] of [['/jobs/92?x=time', 'Loss'], ['/compare?jobs=92&metric=loss&x=time', 'Training loss']]) {
     await page.goto(base + path);
     await page.locator(`figure[aria-label="${title}"] .legend span`, { has: page.locator('svg') }).first().waitFor();

@@ -1,11 +1,14 @@
 // As many runs as can be compared, and one more.
 import assert from 'node:assert/strict';
+import type { Page } from 'playwright-core';
+import { figure, unit } from '../src/lib/format.ts';
 import { axe, browserTest, tabTo } from './harness.ts';
 
 const jobs = (count: number) => Array.from({ length: count }, (_, i) => i + 1).join(',');
 
-browserTest('twenty runs are compared, and no two curves look the same, with colour or without', async ({ page, base }) => {
-  await page.addInitScript(() => {
+/** Keeps what is written on charts in `window.written`. */
+const keepWritten = (page: Page) =>
+  page.addInitScript(() => {
     const written: string[] = [];
     Object.assign(window, { written });
     const write = CanvasRenderingContext2D.prototype.fillText;
@@ -14,6 +17,9 @@ browserTest('twenty runs are compared, and no two curves look the same, with col
       write.call(this, text, ...rest);
     };
   });
+
+browserTest('twenty runs are compared, and no two curves look the same, with colour or without', async ({ page, base }) => {
+  await keepWritten(page);
   await page.goto(`${base}/compare?jobs=${jobs(20)}&metric=loss`);
   await page.locator('figure .legend svg').nth(19).waitFor();
   const looks = await page.locator('figure .legend svg path').evaluateAll((paths) =>
@@ -74,7 +80,10 @@ browserTest('a comparison is looked at closely by the mouse, by time too, and by
   await page.mouse.up();
   const showAll = page.getByRole('button', { name: 'Show all' });
   await showAll.waitFor();
-  await page.locator('figure .legend svg').nth(3).waitFor();
+  const four = async () => {
+    for (let i = 0; asked.length < 4 && i < 400; i++) await page.waitForTimeout(50);
+  };
+  await four();
   // Each run's own time: the same stretch since each began.
   const froms = asked.slice(0, 4).map((url) => Number(url.searchParams.get('from')));
   assert.equal(new Set(froms).size, 4);
@@ -91,8 +100,51 @@ browserTest('a comparison is looked at closely by the mouse, by time too, and by
   await page.keyboard.press('Shift+ArrowLeft');
   await page.keyboard.press('+');
   await showAll.waitFor();
-  await page.locator('figure .legend svg').nth(3).waitFor();
+  await four();
   assert.ok(asked.length >= 4, `${asked.length} curves were asked for`);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('by time a run begins when it trained first, and ticks are at whole parts of hours', async ({ page, server, base }) => {
+  await keepWritten(page);
+  const { run, history } = server.world.jobs.get('92')!;
+  const began = history.find(({ state_change }) => state_change?.to === 'JOB_STATE_RUNNING')!;
+  // It takes an hour until its first epoch begins.
+  run.begun += 3600;
+  await page.goto(`${base}/compare?jobs=92&x=time`);
+  await page.locator('figure .plot canvas').waitFor();
+  await page.getByRole('button', { name: 'Validation top-1 as a table' }).click();
+  const first = run.begun + run.stepsPerEpoch * run.secondsPerStep - Number(began.time_us) / 1e6;
+  const rows = page.locator('section[aria-label="Validation top-1, table"] tbody tr');
+  await rows.last().waitFor();
+  assert.equal(await rows.last().locator('td').first().textContent(), unit(figure(first / 3600), 'h'));
+  const written = await page.evaluate(() => (window as unknown as { written: string[] }).written);
+  const ticks = written.filter((text) => text.endsWith('\u00a0h'));
+  assert.ok(ticks.length > 2, written.join(' | '));
+  for (const text of ticks) assert.match(text, /^\d(\.\d\d?)?\u00a0h$/);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('the chart of a comparison stays while another smoothing or a part of it is awaited', async ({ page, base }) => {
+  await page.goto(`${base}/compare?jobs=91,92&metric=loss`);
+  const plot = page.locator('figure .plot');
+  await plot.locator('canvas').waitFor();
+  await page.route(/\/metrics\?/, async (route) => {
+    await new Promise((go) => setTimeout(go, 500));
+    await route.continue();
+  });
+  const stays = async (asked: RegExp, how: () => Promise<void>) => {
+    const request = page.waitForRequest(asked);
+    await how();
+    await request;
+    assert.equal(await plot.locator('canvas').count(), 1, `${asked}`);
+    assert.equal(await page.getByText('No figures yet').count(), 0, `${asked}`);
+  };
+  await stays(/smooth=0\.9/, () => page.getByLabel('Smoothing').fill('0.9'));
+  await stays(/metrics\?.*from=/, async () => {
+    await plot.focus();
+    await page.keyboard.press('Shift+ArrowLeft');
+    await page.keyboard.press('+');
+  });
+  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('how much curves are smoothed is in the address of a comparison', async ({ page, base }) => {

@@ -180,6 +180,21 @@ browserTest('the first curves of a job are asked for while it is not known yet w
   assert.deepEqual(asked.map((names) => names.split(',')[0]), ['loss', 'top1'], 'those of the first chart by themselves');
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
+browserTest('what a job reports first is drawn as soon as it has come', async ({ page, server, base }) => {
+  const one = server.world.jobs.get('91')!;
+  one.step = 0;
+  delete one.job.last_step;
+  delete one.job.last_epoch;
+  await page.goto(`${base}/jobs/91`);
+  await page.waitForSelector('[data-state=live]');
+  await page.getByText('No figures yet').nth(3).waitFor();
+  server.live.tick();
+  server.live.tick();
+  // Where steps come at all the curves are loaded anew each 20 s.
+  for (const title of ['Loss', 'Images per second'])
+    await page.locator(`figure[aria-label="${title}"] canvas`).waitFor({ timeout: 10_000 });
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
 browserTest('where the other curves can not be had, that is said in their place, and the loss is drawn', async ({ page, base }) => {
   await page.route(
     (url) => (url.searchParams.get('names') ?? '').includes('images_per_second'),

@@ -79,6 +79,16 @@ export async function comeBack(page: Page): Promise<void> {
   await live;
 }
 
+/** Drops a file of this text on the editor of job files. */
+export async function dropFile(page: Page, text: string): Promise<void> {
+  const dataTransfer = await page.evaluateHandle((content) => {
+    const data = new DataTransfer();
+    data.items.add(new File([content], 'job.yaml'));
+    return data;
+  }, text);
+  await page.dispatchEvent('.editor', 'drop', { dataTransfer });
+}
+
 const MOST_TABS = 100;
 
 /** Goes on by the key Tab (or Shift+Tab) until the element has the focus. */

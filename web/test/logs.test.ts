@@ -1,5 +1,6 @@
 // The log of a job: by keys, and while it is followed for long.
 import assert from 'node:assert/strict';
+import type { Page } from 'playwright-core';
 import { browserTest, tabTo } from './harness.ts';
 
 browserTest('by keys alone: a line of the log is linked to', async ({ page, base }) => {
@@ -52,6 +53,65 @@ browserTest('a log that is followed for long keeps a bounded newest part, and wh
     (wanted) => document.querySelector('header span[aria-live]')!.textContent!.replaceAll('\u202f', '').startsWith(`lines ${wanted} `),
     first - 5000,
   );
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+/** What is asked for anew of a log, apart from what comes. */
+function questions(page: Page): Set<string> {
+  const asked = new Set<string>();
+  page.on('request', (request) => {
+    const { pathname, search } = new URL(request.url());
+    if (/^\/api\/.*\/logs$/.test(pathname) && !search.includes('after=')) asked.add(search);
+  });
+  return asked;
+}
+
+browserTest('a click on the number of a line leaves the log as it is: of one rank, and of a start before', async ({ page, server, base }) => {
+  const { job } = server.world.jobs.get('91')!;
+  Object.assign(job, { nodes: 1, nodes_now: 1, max_nodes: 1, ranks_per_node: 1 });
+  const asked = questions(page);
+  await page.goto(`${base}/jobs/91/logs`);
+  await page.waitForSelector('[data-state=live]');
+  const log = page.locator('.log');
+  const lastOf = (start: number) => log.locator(`a[href$="line=${start}.0.428"]`);
+  const follow = page.getByRole('button', { name: 'Follow' });
+  const choose = async () => {
+    await log.evaluate((element) => element.scrollTo(0, 2000));
+    await page.locator('button[aria-pressed=false]', { hasText: 'Follow' }).waitFor();
+    await log.locator('a[href$="line=2.0.120"]').click();
+    await page.waitForURL(/line=2\.0\.120$/);
+  };
+  await lastOf(2).waitFor();
+  await choose();
+  job.generation = '3';
+  server.live.tell(server.world.jobs.get('91')!);
+  await page.getByLabel('Start').locator('option', { hasText: 'Start 3' }).waitFor({ state: 'attached' });
+  assert.equal(await page.textContent('.line.chosen .no'), '120');
+  assert.equal(await log.evaluate((element) => element.scrollTop), 2000);
+  // It goes on with the start that came, and a line of the one before is clicked.
+  await follow.click();
+  await lastOf(3).waitFor();
+  await choose();
+  assert.equal(await page.textContent('.line.chosen .no'), '120');
+  await follow.click();
+  await lastOf(3).waitFor();
+  assert.deepEqual([...asked], ['?rank=0&tail=5000']);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('a line that is clicked among those of long ago stays in view, also without the search that found it', async ({ page, server, base }) => {
+  const one = server.world.jobs.get('91')!;
+  one.run.epochs = 1e6;
+  one.step = 20_000 * 50;
+  const line = (number: number) => page.locator(`.line a[href$="line=2.0.${number}"]`);
+  await page.goto(`${base}/jobs/91/logs?line=2.0.1200`);
+  await line(1205).click();
+  await page.locator('.line.chosen', { has: line(1205) }).waitFor();
+  await page.getByLabel('Search the lines').fill('step=350000 epoch');
+  await page.locator('.log mark').waitFor();
+  await line(7000).click();
+  await page.waitForURL(/line=2\.0\.7000/);
+  await page.getByLabel('Search the lines').fill('');
+  await line(7001).waitFor();
+  assert.equal(await page.textContent('.line.chosen .no'), '7000');
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('one line that a search finds is one line', async ({ page, server, base }) => {

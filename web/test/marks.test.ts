@@ -75,3 +75,27 @@ browserTest('what happened to a job is marked on its charts, and said where the 
     assert.ok(said.has(mark), `'${mark}' is not among\n${list}`);
   assert.equal(await axe(page), '');
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('marks keep their places where a part of the curves is shown', async ({ page, base }) => {
+  await page.goto(`${base}/jobs/91`);
+  const legend = page.locator('.charts .marks span');
+  await legend.nth(2).waitFor();
+  const kinds = await legend.allTextContents();
+  await tabTo(page, page.locator('figure[aria-label=Loss] .plot'));
+  // What it was preempted and started again at lies before this part.
+  const part = page.waitForResponse((response) => /metrics\?names=loss%2C.*from=/.test(response.url()));
+  await page.keyboard.press('Shift+ArrowLeft');
+  await page.keyboard.press('+');
+  await part;
+  await page.waitForTimeout(500);
+  assert.deepEqual(await legend.allTextContents(), kinds);
+  await page.route(/\/metrics\?/, async (route) => {
+    await new Promise((go) => setTimeout(go, 500));
+    await route.continue();
+  });
+  const all = page.waitForRequest(/\/metrics\?/);
+  await page.keyboard.press('0');
+  await all;
+  assert.deepEqual(await legend.allTextContents(), kinds, 'while the whole is awaited, too');
+  await page.unrouteAll({ behavior: 'wait' });
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -127,3 +127,21 @@ browserTest('what was wrong with a GPU is not said of it while its node is away'
   await cells.first().waitFor();
   assert.doesNotMatch((await cells.allTextContents()).join(), /Xid|heat|fault/);
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('a node is opened whose name means something in an address', async ({ page, server, base }) => {
+  const { nodes, jobs } = server.world;
+  const node = nodes.get('gpu-2')!;
+  nodes.delete(node.name);
+  node.name = 'rack#2?50%';
+  nodes.set(node.name, node);
+  jobs.get('91')!.job.placements[1]!.node = node.name;
+  const panel = page.getByRole('region', { name: node.name, exact: true });
+  for (const from of ['/nodes', '/nodes?view=table', '/jobs/91']) {
+    await page.goto(`${base}${from}`);
+    await page.getByRole('link', { name: node.name, exact: true }).first().click();
+    await panel.waitFor();
+    assert.equal(new URL(page.url()).pathname, '/nodes/rack%232%3F50%25');
+  }
+  await page.reload();
+  await panel.getByText(`node ${node.name} has joined`).waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument

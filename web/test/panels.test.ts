@@ -1,7 +1,7 @@
 // What is read on the pages beside a job's curves, over canned data.
 import assert from 'node:assert/strict';
 import { addChange } from '../dev/jobs.ts';
-import { browserTest } from './harness.ts';
+import { browserTest, dropFile } from './harness.ts';
 
 browserTest('the queue: place, reason and forecast; what is held back or paused; quotas', async ({ page, base }) => {
   await page.goto(`${base}/queue`);
@@ -162,20 +162,43 @@ browserTest('a file that is dropped on the editor is the job', async ({ page, ba
   await page.goto(`${base}/submit`);
   const editor = page.getByLabel('Job file');
   await editor.waitFor();
-  const drop = async (text: string) => {
-    const dataTransfer = await page.evaluateHandle((content) => {
-      const data = new DataTransfer();
-      data.items.add(new File([content], 'job.yaml'));
-      return data;
-    }, text);
-    await page.dispatchEvent('.editor', 'drop', { dataTransfer });
-  };
-  await drop('name: dropped\nmodle: {name: resnet50}\n');
+  await dropFile(page, 'name: dropped\nmodle: {name: resnet50}\n');
   await page.waitForSelector('.gutter .fault');
   assert.equal(await editor.inputValue(), 'name: dropped\nmodle: {name: resnet50}\n');
-  await drop('name: dropped\nresources: {nodes: 1}\n');
+  await dropFile(page, 'name: dropped\nresources: {nodes: 1}\n');
   await page.getByText('The file is good').waitFor();
 });
+
+browserTest('text that is dragged in the editor is left to its field, and a file that is too large is refused', async ({ page, base }) => {
+  await page.goto(`${base}/submit`);
+  const editor = page.getByLabel('Job file');
+  await editor.fill('name: mine\n');
+  const taken = await editor.evaluate((field) =>
+    ['dragover', 'drop'].map((type) => {
+      const dataTransfer = new DataTransfer();
+      dataTransfer.setData('text/plain', 'mine');
+      return !field.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+    }),
+  );
+  assert.deepEqual(taken, [false, false]);
+  await dropFile(page, '#'.repeat(2 ** 20 + 1));
+  await page.locator('.toast').getByText('job.yaml is too large').waitFor();
+  assert.equal(await editor.inputValue(), 'name: mine\n');
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('spend by day is there also when the jobs that cost something are deleted', async ({ page, server, base }) => {
+  for (const { job } of server.world.jobs.values()) job.cost = 0;
+  await page.route('**/api/v1/usage/over-time?*', (route) => {
+    const edges = new URL(route.request().url()).searchParams.get('edges_us')!.split(',');
+    const each = (amount: number) => edges.slice(1).map(() => amount);
+    return route.fulfill({ json: { owners: [{ owner: 'ada', device_hours: each(2), cost: each(3) }] } });
+  });
+  await page.goto(`${base}/usage`);
+  const days = page.getByRole('figure', { name: 'By day' });
+  await days.getByText(/^90\.00\sUSD$/).first().waitFor();
+  await page.getByRole('button', { name: 'Device-hours' }).click();
+  await days.getByText(/^60[.0]*\sh$/).first().waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('a data set: its images, its classes, what verifying found, in words', async ({ page, base }) => {
   await page.goto(`${base}/datasets`);

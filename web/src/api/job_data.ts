@@ -3,7 +3,7 @@ import { append, goOnSmoothing } from '../lib/downsample.ts';
 import { num } from '../lib/format.ts';
 import { toldNow } from '../lib/jobs.ts';
 import { isLater, StepWatch, withStep } from '../lib/steps.ts';
-import { type Loaded, useData, useOnceTold } from '../ui/use_data.ts';
+import { type Loaded, useData, useEvery, useKept, useOnceTold } from '../ui/use_data.ts';
 import { api } from './client.ts';
 import { onLive } from './live.ts';
 import type {
@@ -168,20 +168,21 @@ export function askMetricsAhead(
 }
 
 /** History of a job's figures by name, with what came live since; a range is loaded anew, at its own resolution. Without an
- * id nothing is asked yet. */
+ * id nothing is asked yet. `whole`: what is there is no range. */
 export function useMetrics(
   id: string,
   names: readonly string[],
   axis: MetricAxis,
   range: Range | null,
   smooth = 0,
-): Loaded<Metrics> {
+): Loaded<Metrics> & { whole: boolean } {
   const key = id && `metrics ${id} ${names.join()} ${axis}`;
   const loaded = useKept(
     key,
-    useData(key && `${key} ${range?.from} ${range?.to} ${smooth}`, (signal) =>
-      api.metrics(id, names, axis, askedFor(range, smooth), signal),
-    ),
+    useData(key && `${key} ${range?.from} ${range?.to} ${smooth}`, async (signal) => ({
+      whole: !range,
+      ...(await api.metrics(id, names, axis, askedFor(range, smooth), signal)),
+    })),
   );
   const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
   const { reload } = loaded;
@@ -211,6 +212,9 @@ export function useMetrics(
       end();
     };
   }, [id, range, reload]);
+  // Steps that come live go on from those of the history: as long as that has none, they are not drawn.
+  const empty = loaded.data?.series.every(({ points }) => points.length === 0);
+  useEvery(empty && live.length > 0 ? SKIPPED_MS : 0, loaded.poll);
   const data = useMemo(() => {
     if (!loaded.data) return null;
     const out: Metrics = new Map();
@@ -226,16 +230,7 @@ export function useMetrics(
     }
     return out;
   }, [loaded.data, live, axis, smooth]);
-  return { ...loaded, data };
-}
-
-/** What was loaded before stays until what differs only in its range or smoothing has come: the chart is there all the time, and
- * so are its keys. */
-function useKept<T>(key: string, loaded: Loaded<T>): Loaded<T> {
-  const kept = useRef<{ key: string; data: T } | null>(null);
-  if (loaded.data) kept.current = { key, data: loaded.data };
-  const data = loaded.data ?? (kept.current?.key === key ? kept.current.data : null);
-  return { ...loaded, data };
+  return { ...loaded, data, whole: loaded.data?.whole ?? false };
 }
 
 function livePoint(

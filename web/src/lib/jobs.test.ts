@@ -16,6 +16,7 @@ import {
   type SortKey,
   secondsLeft,
   sortJobs,
+  speedOf,
   totalEpochs,
 } from './jobs.ts';
 
@@ -203,4 +204,12 @@ test('the time that is left is known only while a job runs and imgd knows it', (
     { state: 'JOB_STATE_RUNNING' } as Job,
   ])
     assert.ok(Number.isNaN(secondsLeft(one)));
+});
+
+test('a start that has reported nothing yet has no speed', () => {
+  const job = (state: string, images_per_second: unknown) =>
+    ({ state, last_step: { images_per_second } }) as Job;
+  assert.equal(speedOf(job('JOB_STATE_RUNNING', 812)), 812);
+  assert.ok(Number.isNaN(speedOf(job('JOB_STATE_RUNNING', 0))));
+  assert.ok(Number.isNaN(speedOf(job('JOB_STATE_STARTING', 812))));
 });

@@ -120,18 +120,21 @@ export function secondsLeft(job: Job): number {
   return (stateOf(job) === 'RUNNING' && num(job.last_step?.eta_seconds)) || Number.NaN;
 }
 
+/** Images a second; NaN while it does not run, and for a start that has reported nothing yet, of which imgd says 0. */
+export function speedOf(job: Job): number {
+  return (stateOf(job) === 'RUNNING' && num(job.last_step?.images_per_second)) || Number.NaN;
+}
+
 export function rowOf(job: Job): JobRow {
-  const state = stateOf(job);
-  const running = state === 'RUNNING';
   return {
     id: Number(job.id),
     job,
-    state,
+    state: stateOf(job),
     name: job.name,
     owner: job.owner,
     progress: progressOf(job),
     eta: secondsLeft(job),
-    speed: running ? num(job.last_step?.images_per_second) : Number.NaN,
+    speed: speedOf(job),
     loss: num(job.last_step?.loss),
     top1: num(job.last_epoch?.val_top1),
     nodes: job.nodes_now || job.nodes,

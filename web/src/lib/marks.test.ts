@@ -97,6 +97,29 @@ test('what ended a job after its last report is where its curves end', () => {
   );
 });
 
+test('values that are alike, or no numbers, are places of their own', () => {
+  for (const alike of [Number.NaN, 0.9]) {
+    const layouts = {
+      // The first was done again.
+      time: [[point(100, alike), point(200, 0.8), point(300, alike), point(400, alike)]],
+      epoch: [],
+      axis: [[point(10, 0.8), point(20, alike), point(30, alike)]],
+    };
+    const history = [change(250, 'RUNNING', 'PREEMPTING'), change(350, 'RUNNING', 'FAILED')];
+    const marks = marksOf(
+      { ...data(...history), job: { job_yaml: '' } } as GetJobResponse,
+      [],
+      'step',
+      layouts,
+    );
+    assert.deepEqual(
+      marks.map((mark) => mark.x),
+      [15, 25],
+      `${alike}`,
+    );
+  }
+});
+
 test('another priority is no mark, whatever the job does', () => {
   const changed = (['QUEUED', 'RUNNING', 'PREEMPTING', 'PAUSED'] as const).map((state) =>
     change(150, state, state, '2', 'REASON_CODE_CHANGED_BY_USER'),

@@ -2,6 +2,11 @@ import type { Device, Node } from '../api/types.ts';
 import { bytes, count, figure, num, percent, shortEnum, words } from './format.ts';
 import { addressOf, imgcliFor } from './server.ts';
 
+/** Its page; a name may have what means something in an address. */
+export function nodePath(name: string): string {
+  return `/nodes/${encodeURIComponent(name)}`;
+}
+
 /** How a node is, in a word, and how grave that is. */
 export interface NodeCondition {
   word: string;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { JobEvent } from '../api/types.ts';
-import { aloneIn, breaksIn, resumedAt } from './pauses.ts';
+import type { Job, JobEvent } from '../api/types.ts';
+import { aloneIn, beganAt, breaksIn, resumedAt } from './pauses.ts';
 
 const history = (...changes: [number, string][]): JobEvent[] =>
   changes.map(([at, to], i) => ({
@@ -34,6 +34,22 @@ test('a job goes on when it has devices again, however it lost them, and not whe
   ]; // biome-ignore format: a table
   for (const [what, changes, wanted] of rows)
     assert.deepEqual(resumedAt(history(...begun, ...changes)), wanted, what);
+});
+
+test('a job began when it trained first, however often it started', () => {
+  const job = { submitted_us: '10000000' } as Job;
+  const begun: [number, string][] = [
+    [20, 'STARTING'],
+    [25, 'QUEUED'],
+    [40, 'STARTING'],
+  ];
+  const trained: [number, string][] = [
+    [50, 'RUNNING'],
+    [60, 'QUEUED'],
+    [70, 'RUNNING'],
+  ];
+  assert.equal(beganAt({ job, history: history(...begun) }), 10);
+  assert.equal(beganAt({ job, history: history(...begun, ...trained) }), 50);
 });
 
 const XS = [1, 2, 3, 4, 5, 6];

@@ -1,4 +1,4 @@
-import type { JobEvent } from '../api/types.ts';
+import type { GetJobResponse, JobEvent } from '../api/types.ts';
 import { ms } from './format.ts';
 import { HOLDS } from './jobs.ts';
 
@@ -16,6 +16,12 @@ export function resumedAt(history: readonly JobEvent[]): number[] {
     held = holds;
   }
   return out;
+}
+
+/** The moment, seconds, at which the job trained first; where it never did, when it was submitted. */
+export function beganAt({ job, history }: Pick<GetJobResponse, 'job' | 'history'>): number {
+  const first = history.find((event) => event.state_change?.to === 'JOB_STATE_RUNNING');
+  return ms(first?.time_us ?? job.submitted_us) / 1000;
 }
 
 type Column = ArrayLike<number | null | undefined>;

@@ -2,21 +2,13 @@ import { useEffect, useState } from 'preact/hooks';
 import { Store } from './store.ts';
 
 export interface Location {
+  /** As the browser writes it: encoded. */
   path: string;
   query: URLSearchParams;
 }
 
-/** As it is where it is no text ("/nodes/%zz"): then no page is there. */
-function decoded(path: string): string {
-  try {
-    return decodeURI(path);
-  } catch {
-    return path;
-  }
-}
-
 const here = (): Location => ({
-  path: decoded(location.pathname).replace(/\/+$/, '') || '/',
+  path: location.pathname.replace(/\/+$/, '') || '/',
   query: new URLSearchParams(location.search),
 });
 
@@ -83,10 +75,19 @@ export function setQuery(changes: Record<string, string>, push = false): void {
   go(location.pathname + (text ? `?${text}` : ''), !push);
 }
 
+/** Decoded; none where one is no text ("/nodes/%zz"): then no page is there. */
+function partsOf(path: string): string[] {
+  try {
+    return path.split('/').map(decodeURIComponent);
+  } catch {
+    return [];
+  }
+}
+
 /** The parts of `path` that stand for names in `pattern` ("/jobs/:id"); null where it is another. */
 export function matchPath(pattern: string, path: string): Record<string, string> | null {
   const wanted = pattern.split('/');
-  const found = path.split('/');
+  const found = partsOf(path);
   if (wanted.length !== found.length) return null;
   const out: Record<string, string> = {};
   for (const [i, part] of wanted.entries()) {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { matchPath } from './route.ts';
 
 const read = (path: string) => readFileSync(new URL(path, import.meta.url), 'utf8');
 
@@ -12,4 +13,12 @@ test('imgd serves each address of the pages, and no others', () => {
   const served = [...list.matchAll(/"([^"]+)"/g)].map((found) => found[1]!);
   assert.ok(ours.length > 8);
   assert.deepEqual(served.sort(), ours.sort());
+});
+
+test('a name in an address is decoded, once', () => {
+  assert.deepEqual(matchPath('/nodes/:name', '/nodes/rack%232%3F%2541'), { name: 'rack#2?%41' });
+  assert.deepEqual(matchPath('/nodes/:name', '/nodes/a%2Fb'), { name: 'a/b' });
+  assert.equal(matchPath('/nodes/:name', '/nodes/a/b'), null);
+  assert.equal(matchPath('/nodes/:name', '/nodes/%zz'), null);
+  assert.deepEqual(matchPath('/', '/'), {});
 });

@@ -1,18 +1,18 @@
-import { useMemo, useRef, useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import type { Range } from '../api/job_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import type { look } from '../lib/compare.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { KNOWS_NOTHING } from '../lib/outliers.ts';
-import { resumedAt } from '../lib/pauses.ts';
+import { beganAt, resumedAt } from '../lib/pauses.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import type { Line } from '../ui/plot_table.ts';
 import { Smoothing, smoothingIn } from '../ui/smoothing.tsx';
-import { useData, useEvery } from '../ui/use_data.ts';
+import { useData, useEvery, useKept } from '../ui/use_data.ts';
 
 /** How often what still runs is asked for anew. */
 export const EVERY_MS = 5000;
@@ -44,6 +44,9 @@ export interface Run extends GetJobResponse {
 
 export const isLive = ({ job }: Run) => !isOver(stateOf(job));
 
+/** Where on the axis a run begins. By time that is 0 of the chart: runs of different days lie on one another. */
+const startOf = (run: Run, axis: MetricAxis) => (axis === 'time' ? beganAt(run) : 0);
+
 /** A figure's curves over one another. */
 export function Curves({ runs }: { runs: readonly Run[] }) {
   const { query } = useStore(current);
@@ -55,14 +58,18 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
   const { data, error, reload } = useFigure(runs, name, axis, range, validation ? 0 : smoothing);
   const lines = useMemo((): Line[] => {
     if (!data || data.length !== runs.length) return [];
-    return runs.map(({ job, history, look }, i) => ({
-      label: `${job.id} ${job.name}`,
-      tag: job.id,
-      points: data[i]!.points,
-      sparse: validation,
-      resumed: axis === 'time' ? resumedAt(history).map((at) => at - data[i]!.start) : [],
-      ...look,
-    }));
+    return runs.map((run, i) => {
+      const { job, history, look } = run;
+      const start = startOf(run, axis);
+      return {
+        label: `${job.id} ${job.name}`,
+        tag: job.id,
+        points: data[i]!.map(([x, ...rest]) => [x - start, ...rest] as MetricPoint),
+        sparse: validation,
+        resumed: axis === 'time' ? resumedAt(history).map((at) => at - start) : [],
+        ...look,
+      };
+    });
   }, [data, runs, validation, axis]);
   const choose = (what: { metric?: string; x?: string }) => {
     setRange(null);
@@ -100,23 +107,20 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
   );
 }
 
-/** A figure of each run, the whole of it or a part. By time, it is that since the run's first figure: runs of different days
- * lie on one another. */
+/** A figure of each run, the whole of it or a part that is counted from where each begins. */
 function useFigure(runs: readonly Run[], name: Name, axis: MetricAxis, range: Range | null, smooth: number) {
-  const starts = useRef(new Map<string, number>());
-  const one = async (id: string, signal: AbortSignal) => {
-    const start = (axis === 'time' && range && starts.current.get(id)) || 0;
+  const one = async (run: Run, signal: AbortSignal) => {
+    const start = startOf(run, axis);
     const part = range && { from: range.from + start, to: range.to + start };
-    const { series } = await api.metrics(id, [name], axis, { points: POINTS, smooth, ...part }, signal);
-    const points = series[0]?.points ?? [];
-    if (axis !== 'time' || points.length === 0) return { points, start: 0 };
-    if (!range) starts.current.set(id, points[0]![0]);
-    const first = starts.current.get(id) ?? 0;
-    return { points: points.map(([x, ...rest]) => [x - first, ...rest] as MetricPoint), start: first };
+    const { series } = await api.metrics(run.id, [name], axis, { points: POINTS, smooth, ...part }, signal);
+    return series[0]?.points ?? [];
   };
-  const loaded = useData(
-    `curves ${runs.map(({ id }) => id).join()} ${name} ${axis} ${range?.from} ${range?.to} ${smooth}`,
-    (signal) => Promise.all(runs.map(({ id }) => one(id, signal))),
+  const key = `curves ${runs.map(({ id }) => id).join()} ${name} ${axis}`;
+  const loaded = useKept(
+    key,
+    useData(`${key} ${range?.from} ${range?.to} ${smooth}`, (signal) =>
+      Promise.all(runs.map((run) => one(run, signal))),
+    ),
   );
   useEvery(runs.some(isLive) ? EVERY_MS : 0, loaded.poll);
   return loaded;

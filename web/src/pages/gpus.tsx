@@ -1,6 +1,15 @@
 import type { Device, Node } from '../api/types.ts';
 import { bytes, count, figure, NONE, num, percent } from '../lib/format.ts';
-import { busyOf, deviceNow, deviceText, keptFrom, limitOf, troubleOf, wasRead } from '../lib/nodes.ts';
+import {
+  busyOf,
+  deviceNow,
+  deviceText,
+  keptFrom,
+  limitOf,
+  nodePath,
+  troubleOf,
+  wasRead,
+} from '../lib/nodes.ts';
 import type { NameOf } from './nodes.tsx';
 
 const HOT = 0.8;
@@ -115,7 +124,7 @@ function DeviceRow({ node, device, names }: { node: Node; device: Device; names:
   return (
     <tr title={deviceText(node, device, names)}>
       <td>
-        <a href={`/nodes/${node.name}`}>{node.name}</a>
+        <a href={nodePath(node.name)}>{node.name}</a>
       </td>
       <td class="num">{device.index}</td>
       <td>{device.model}</td>

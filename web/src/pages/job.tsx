@@ -26,6 +26,7 @@ import {
   progressOf,
   ranFor,
   secondsLeft,
+  speedOf,
   stateOf,
   totalEpochs,
 } from '../lib/jobs.ts';
@@ -162,11 +163,7 @@ function Facts({ data }: { data: GetJobResponse }) {
         }
       />
       {training &&
-        (isOver(state) ? (
-          <MeanSpeed job={job} />
-        ) : (
-          <Fact name="Images/s" value={state === 'RUNNING' ? figure(step?.images_per_second) : NONE} />
-        ))}
+        (isOver(state) ? <MeanSpeed job={job} /> : <Fact name="Images/s" value={figure(speedOf(job))} />)}
       {training && <Fact name="Training loss" value={fixed(step?.loss, 4)} />}
       {training && <Fact name="Validation top-1" value={percent(job.last_epoch?.val_top1, 2)} />}
       <Fact

@@ -12,7 +12,7 @@ import { Empty, Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import { has, type Line } from '../ui/plot_table.ts';
 import { Smoothing, smoothingIn } from '../ui/smoothing.tsx';
-import { useData } from '../ui/use_data.ts';
+import { useData, useKept } from '../ui/use_data.ts';
 import { JobSide } from './job_side.tsx';
 import { RankMap } from './rank_map.tsx';
 
@@ -60,7 +60,9 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   const [range, setRange] = useState<Range | null>(null);
   const first = useMetrics(job.id, FIRST, axis, range, smoothing);
   const others = useMetrics(job.id, OTHERS, axis, range, smoothing);
-  const marks = useMarks(data, axis, first.data);
+  // A part of the curves tells of no place outside it.
+  const whole = useKept<Metrics>(`${job.id} ${axis}`, first.whole ? first : { ...first, data: null });
+  const marks = useMarks(data, axis, whole.data);
   const validated = `${job.last_epoch?.epoch} ${job.state}`;
   const known = useRef(validated);
   useEffect(() => {

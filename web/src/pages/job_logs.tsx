@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks';
-import { useLog } from '../api/log_data.ts';
+import { type LogAsked, useLog } from '../api/log_data.ts';
 import type { Job, LogLine } from '../api/types.ts';
 import { count, num, plural } from '../lib/format.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
@@ -14,35 +14,34 @@ export function JobLogs({ job }: { job: Job }) {
   const { query } = useStore(current);
   const chosen = query.get('line') ?? '';
   const place = lineAt(chosen);
-  // A line is of its start, whichever the job is at by now.
-  const older = place && place.generation !== job.generation ? place.generation : undefined;
-  const generation = wholeNumber(query.get('start'))?.toString() ?? older;
-  const ranks = ranksOf(job, generation);
-  const rankText = query.get('rank') ?? (place ? String(place.rank) : ranks > 1 ? '0' : '');
-  const rank = wholeNumber(rankText);
+  const rank = wholeNumber(query.get('rank') ?? String(place?.rank ?? 0));
   const [text, setText] = useQueryText('q');
   const contains = query.get('q') ?? '';
   const level = (LEVELS.find((one) => one === query.get('level')) ?? 'debug') as Level;
   const [follow, setFollow] = useState(!place);
   const over = isOver(stateOf(job));
-  const live = !over && !generation;
   const searches = contains !== '' || level !== 'debug';
-  // A line that was clicked is in view; with the search that it was found by gone, what is around it is wanted.
+  const around = searches ? null : place;
+  // A line is of its start, whichever the job is at by now.
+  const older = place && place.generation !== job.generation ? place.generation : undefined;
+  // A line that was clicked is in view, so that what is shown stays; with the search that it was found by gone, what is
+  // around it is wanted.
   const view = `${contains} ${level} ${chosen}`;
-  const clicked = useRef('');
-  const around = place && !searches && clicked.current !== view ? place : null;
-  const log = useLog(
-    job.id,
-    {
-      rank: around ? around.rank : rank,
-      generation,
-      contains,
-      level,
-      around: around?.number,
-    },
-    follow && !generation,
-    over,
-  );
+  const clicked = useRef<{ view: string; asked: LogAsked } | null>(null);
+  const asked: LogAsked =
+    clicked.current?.view === view
+      ? clicked.current.asked
+      : {
+          rank: around ? around.rank : rank,
+          generation: wholeNumber(query.get('start'))?.toString() ?? older,
+          contains,
+          level,
+          around: around?.number,
+        };
+  const { generation } = asked;
+  const ranks = ranksOf(job, generation);
+  const live = !over && !generation;
+  const log = useLog(job.id, asked, follow && !generation, over);
   const { lines, error, loading } = log;
   const starts = Array.from({ length: Math.min(num(job.generation), 50) }, (_, i) =>
     String(num(job.generation) - i),
@@ -127,7 +126,7 @@ export function JobLogs({ job }: { job: Job }) {
         search={text}
         chosen={chosen}
         onChoose={(name) => {
-          clicked.current = `${contains} ${level} ${name}`;
+          clicked.current = { view: `${contains} ${level} ${name}`, asked };
         }}
         older={log.older}
         newer={log.newer}

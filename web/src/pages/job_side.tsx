@@ -3,7 +3,7 @@ import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Job } from '../api/types.ts';
 import { bytes, clock, count, hours, millis, ms, num, percent, plural } from '../lib/format.ts';
 import { deviceHours, holdsDevices } from '../lib/jobs.ts';
-import { busyCurve, busyOf } from '../lib/nodes.ts';
+import { busyCurve, busyOf, nodePath } from '../lib/nodes.ts';
 import { type StepStages, stagesOf } from '../lib/stages.ts';
 import { useStore } from '../lib/store.ts';
 import { Meter, now, Spark } from '../ui/bits.tsx';
@@ -170,7 +170,7 @@ function Places({ job }: { job: Job }) {
               {job.placements.map((place) => (
                 <tr key={place.node}>
                   <th scope="row">
-                    <a href={`/nodes/${place.node}`}>{place.node}</a>
+                    <a href={nodePath(place.node)}>{place.node}</a>
                   </th>
                   <td class="num">
                     <a href={`/jobs/${job.id}/logs?rank=${place.first_rank}`}>

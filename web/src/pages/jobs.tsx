@@ -16,7 +16,7 @@ import {
 import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Menu, Trouble } from '../ui/bits.tsx';
-import { ask, attempt } from '../ui/feedback.tsx';
+import { ask, attempt, toast } from '../ui/feedback.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { Imgcli } from '../ui/imgcli.tsx';
 import { COLUMNS, defaultColumns } from './jobs_columns.tsx';
@@ -220,9 +220,13 @@ function Selection({ rows, clear }: { rows: readonly JobRow[]; clear: () => void
       danger: true,
     });
     if (!answer) return;
-    const done = await attempt(`${plural(live.length, 'job')} cancelled`, () =>
-      Promise.all(live.map((row) => api.cancel(String(row.id), answer.option))),
-    );
+    const done = await attempt('', async () => {
+      const ends = await Promise.allSettled(live.map((row) => api.cancel(String(row.id), answer.option)));
+      const refused = ends.filter((end) => end.status === 'rejected');
+      const cancelled = ends.length - refused.length;
+      if (cancelled > 0) toast(`${plural(cancelled, 'job')} cancelled`);
+      if (refused[0]) throw refused[0].reason;
+    });
     if (done) clear();
   };
   return (

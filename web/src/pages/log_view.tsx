@@ -45,6 +45,8 @@ export function LogView(props: Props) {
     const moved = firstName.current ? lines.findIndex((line) => lineName(line) === firstName.current) : 0;
     if (moved > 0) element.scrollTop += moved * ROW;
     firstName.current = lines[0] ? lineName(lines[0]) : '';
+    // Others are loaded: the chosen one is looked for among them.
+    if (lines.length === 0) jumped.current = '';
     const index = chosen ? lines.findIndex((line) => lineName(line) === chosen) : -1;
     if (index >= 0 && jumped.current !== chosen) {
       jumped.current = chosen;
@@ -105,7 +107,7 @@ export function LogView(props: Props) {
                     jumped.current = name;
                     onUnfollow();
                     onChoose(name);
-                    setQuery({ line: name, rank: manyRanks ? 'all' : String(line.rank) });
+                    setQuery({ line: name });
                   }}
                 >
                   {line.line_number}

@@ -13,6 +13,7 @@ import {
   isConnected,
   labelsOf,
   needsLook,
+  nodePath,
   sumNodes,
 } from '../lib/nodes.ts';
 import { current, setQuery, useQueryText } from '../lib/route.ts';
@@ -214,7 +215,7 @@ function NodeRow({ node, names }: { node: Node; names: NameOf }) {
   return (
     <div class={`node-row ${condition.word === 'ready' ? '' : 'aside'}`}>
       <div>
-        <a class="node-name" href={`/nodes/${node.name}`}>
+        <a class="node-name" href={nodePath(node.name)}>
           {node.name}
         </a>
         <span class={`state tone-${condition.tone}`}>

@@ -13,7 +13,7 @@ import { OtherToken, refusedBy } from '../ui/feedback.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { Imgcli } from '../ui/imgcli.tsx';
 import { useData } from '../ui/use_data.ts';
-import { YamlEditor } from '../ui/yaml_editor.tsx';
+import { withPlainEnds, YamlEditor } from '../ui/yaml_editor.tsx';
 import { SubmitForm } from './submit_form.tsx';
 
 const DRAFT = 'imgd.draft';
@@ -32,7 +32,7 @@ export function SubmitPage() {
       <p class="muted">Loading …</p>
     );
   }
-  const original = rerun ? (before.data?.job_yaml ?? '') : null;
+  const original = rerun ? withPlainEnds(before.data?.job_yaml ?? '') : null;
   return <Form key={rerun} rerun={rerun} original={original} />;
 }
 

@@ -2,6 +2,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
+import type { OwnerUsage } from '../api/types.ts';
 import { count, figure, hours, money, plural, unit as withUnit } from '../lib/format.ts';
 import { costOf, deviceHours, type JobRow } from '../lib/jobs.ts';
 import { byDay, type Days, dayEdges } from '../lib/spend.ts';
@@ -9,7 +10,7 @@ import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { Imgcli } from '../ui/imgcli.tsx';
-import { useData, useEvery } from '../ui/use_data.ts';
+import { type Loaded, useData, useEvery } from '../ui/use_data.ts';
 import { Usage } from './usage.tsx';
 
 const DAYS = 30;
@@ -24,7 +25,12 @@ const EVERY_MS = 60_000;
 export function UsagePage() {
   useEffect(followJobs, []);
   const { rows, ready, error } = useStore(jobsState);
-  const costs = rows.some((row) => row.cost > 0);
+  const edges = dayEdges(Date.now(), DAYS);
+  const usage = useData(`usage over ${edges.join()}`, (signal) => api.usageOverTime(edges, signal));
+  useEvery(EVERY_MS, usage.poll);
+  // Also where the jobs that cost something are deleted.
+  const costs =
+    rows.some((row) => row.cost > 0) || usage.data?.owners.some((one) => one.cost.some((cost) => cost > 0));
   const [wanted, setWanted] = useState<'cost' | 'hours' | null>(null);
   const unit = wanted ?? (costs ? 'cost' : 'hours');
   const amount = useMemo(
@@ -52,7 +58,7 @@ export function UsagePage() {
       </div>
       {ready ? (
         <div class="stack">
-          <ByDay unit={unit} text={text} />
+          <ByDay usage={usage} edges={edges} unit={unit} text={text} />
           <Usage />
           <TopJobs rows={rows} amount={amount} currency={currency} />
         </div>
@@ -78,11 +84,15 @@ function grouped(found: Days): Days['owners'] {
   return [...owners.slice(0, FILLS - 1), { name: plural(rest.length, 'other'), amounts, total }];
 }
 
-function ByDay({ unit, text }: { unit: 'cost' | 'hours'; text: (value: number) => string }) {
+interface ByDayProps {
+  usage: Loaded<{ owners: OwnerUsage[] }>;
+  edges: readonly number[];
+  unit: 'cost' | 'hours';
+  text: (value: number) => string;
+}
+
+function ByDay({ usage, edges, unit, text }: ByDayProps) {
   const [table, setTable] = useState(false);
-  const edges = dayEdges(Date.now(), DAYS);
-  const usage = useData(`usage over ${edges.join()}`, (signal) => api.usageOverTime(edges, signal));
-  useEvery(EVERY_MS, usage.poll);
   const found = byDay(
     usage.data?.owners ?? [],
     (one) => (unit === 'cost' ? one.cost : one.device_hours),

@@ -63,17 +63,7 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
         size: 26,
         gap: 4,
         space: 70,
-        ...(wanted.axis === 'time'
-          ? wanted.elapsed
-            ? { values: (_: uPlot, ticks: number[]) => ticks.map((at) => unit(tick(at / 3600), 'h')) }
-            : {
-                values: (_: uPlot, ticks: number[], __: number, ___: number, step: number) =>
-                  ticks.map((at) => clockTick(at, step)),
-              }
-          : { values: (_: uPlot, ticks: number[]) => ticks.map(tick) }),
-        ...(wanted.axis === 'time'
-          ? {}
-          : { incrs: (_: uPlot, __: number, from: number, to: number) => wholeSteps(to - from) }),
+        ...ticksOf(wanted.axis, wanted.elapsed),
       },
       {
         ...axisLook,
@@ -112,13 +102,29 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
   };
 }
 
-/** Distances of ticks, for steps, epochs and images: no part of one unless hardly one is shown. */
-export function wholeSteps(span: number): number[] {
-  const least = span >= 2 ? 0 : -6;
-  return Array.from({ length: 19 - least }, (_, i) => 10 ** (least + i)).flatMap((one) => [
-    one,
-    2 * one,
-    5 * one,
+/** What the ticks of the horizontal axis say, and how far they are from one another. */
+function ticksOf(axis: MetricAxis, elapsed: boolean): uPlot.Axis {
+  if (axis !== 'time')
+    return {
+      values: (_, ticks) => ticks.map(tick),
+      // Of steps, epochs and images no part of one, unless hardly one is shown.
+      incrs: (_, __, from, to) => distances(to - from >= 2 ? 0 : -6),
+    };
+  // uPlot rounds ticks to the decimals of a distance, which it knows of a list alone.
+  if (elapsed)
+    return {
+      values: (_, ticks) => ticks.map((at) => unit(tick(at / 3600), 'h')),
+      incrs: distances(-3, 3600),
+    };
+  return { values: (_, ticks, __, ___, step) => ticks.map((at) => clockTick(at, step)) };
+}
+
+/** 1, 2 and 5 of each power of ten from the least on, in units of `one`. */
+function distances(least: number, one = 1): number[] {
+  return Array.from({ length: 19 - least }, (_, i) => one * 10 ** (least + i)).flatMap((at) => [
+    at,
+    2 * at,
+    5 * at,
   ]);
 }
 

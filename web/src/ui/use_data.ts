@@ -61,6 +61,15 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
   };
 }
 
+/** What was loaded before stays until what differs only in its range or smoothing, of which `key` tells nothing, has come: the
+ * chart is there all the time, and so are its keys. */
+export function useKept<T>(key: string, loaded: Loaded<T>): Loaded<T> {
+  const kept = useRef<{ key: string; data: T } | null>(null);
+  if (loaded.data) kept.current = { key, data: loaded.data };
+  const data = loaded.data ?? (kept.current?.key === key ? kept.current.data : null);
+  return { ...loaded, data };
+}
+
 /** Loads once more when the stream tells what happens, where it did not yet when the component was made; an answer that is
  * still awaited comes first, to have something to show. */
 export function useOnceTold({ data, error, reload }: Loaded<unknown>): void {
