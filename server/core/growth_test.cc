@@ -395,6 +395,22 @@ TEST_F(ElasticRun, ARankThatFailsMeanwhileIsNotWaitedForAndCountsForNothing) {
   EXPECT_EQ(cluster.Job(job).failures, 0U);
 }
 
+TEST_F(ElasticRun, AMachineThatRestartsMeanwhileIsNotWaitedForButWhatWasSavedIs) {
+  GrowsToB();
+  cluster.Join("c", 1);
+  cluster.Pass(minutes(10) + seconds(31));
+  ASSERT_EQ(State(), JobState::kPreempting);
+  cluster.Sent("b");
+  cluster.Ends("a", job, {});
+  EXPECT_THAT(cluster.Sent("b"), ElementsAre("stop 1/2"));
+  cluster.Ends("b", job, {ExitCode(1, 11)});
+  EXPECT_EQ(State(), JobState::kPreempting) << "its checkpoint has not been told yet";
+  cluster.Wrote(job, 90, cluster.Job(job).generation);
+  cluster.Pass(seconds(1));
+  EXPECT_THAT(Nodes(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(cluster.Job(job).failures, 0U);
+}
+
 TEST_F(ElasticRun, APauseOrACancelGoesBeforeGrowing) {
   cluster.Join("b", 1);
   cluster.Pass(seconds(31));

@@ -465,12 +465,12 @@ bool IsExplained(const JobRecord& job) {
   if (!run.finished && std::ranges::any_of(run.exits, may_have_finished)) return false;
   if (run.stop == StopFor::kCancel || run.stop == StopFor::kTimeLimit || run.stop == StopFor::kHalve)
     return true;
-  if (!run.troubles.empty()) return true;
   if (GivesBack(run.stop)) {
     // Who says that it stopped as asked has written a checkpoint, and it is said in the end where that is.
     return run.saved || std::none_of(run.exits.begin(), run.exits.end(),
                                      [](const RankExit& exit) { return exit.exit_code == kStoppedExit; });
   }
+  if (!run.troubles.empty()) return true;
   return std::all_of(run.exits.begin(), run.exits.end(), [&run](const RankExit& exit) {
     return exit.by_us || SignalOf(exit) != 0 || exit.exit_code == 0 || FailureOf(run, exit.rank) != nullptr;
   });

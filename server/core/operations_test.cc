@@ -101,6 +101,31 @@ TEST_F(Operations, ACrashDuringAPauseIsToldAndCountsForNothing) {
   EXPECT_EQ(cluster.Job(job).failures, 0U);
 }
 
+TEST_F(Operations, AMachineThatRestartsDuringAPauseIsToldAndCountsForNothing) {
+  cluster.Pause(job);
+  cluster.Ends("a", job, {});
+  EXPECT_EQ(cluster.Job(job).state, JobState::kPaused);
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("; meanwhile ranks on node a are gone and left no exit status"));
+  ASSERT_TRUE(cluster.Resume(job));
+  cluster.BringUp(job);
+  cluster.Pause(job);
+  cluster.Leave("a");
+  cluster.Join("a", 1);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kPaused);
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("; meanwhile node a came back without the ranks that it ran"));
+  EXPECT_EQ(cluster.Job(job).failures, 0U);
+}
+
+TEST_F(Operations, RanksThatHadNotBegunAreNotMissed) {
+  const JobId starts = cluster.Submit("starts");
+  cluster.Prepared("b", starts);
+  ASSERT_TRUE(cluster.Pause(starts));
+  cluster.Ends("b", starts, {});
+  EXPECT_EQ(cluster.Job(starts).reason.text, "paused by ada; there is no checkpoint, so it begins anew");
+}
+
 TEST_F(Operations, AFailureIsNotForgottenByAPauseThatComesAfterIt) {
   cluster.Join("c", 1);
   const JobId once = cluster.Submit("once", {.nodes = 2, .max_restarts = 0});

@@ -8,6 +8,15 @@
 
 /// The reactor's events that come from nodes.
 namespace imgd {
+namespace {
+
+/// Whether it is told that ranks are gone without a word. Where their devices were asked back they may never
+/// have begun.
+bool AreMissed(StopFor stop, bool had_ranks) {
+  return stop == StopFor::kNothing || (GivesBack(stop) && had_ranks);
+}
+
+}  // namespace
 
 Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, Actions& out) {
   const NodeRecord* known = state_.FindNode(hello.node);
@@ -117,7 +126,7 @@ void Reactor::NoteUnlisted(JobRecord& job, Part& part, bool restarted) {
       part.phase == RunPhase::kPrepared || (part.first_rank == 0 && job.run.master_port != 0);
   if (job.run.stop != StopFor::kNothing || had_ranks) {
     // Its machine was restarted, which is no rank's doing.
-    if (job.run.stop == StopFor::kNothing) {
+    if (AreMissed(job.run.stop, had_ranks)) {
       AddTrouble(job.id, ReasonCode::kNodeLost,
                  fmt::format("node {} came back without the ranks that it ran", part.node));
     }
@@ -267,11 +276,11 @@ void Reactor::ApplyReport(const NodeId& node, const RunReport& report, Now now, 
     AddTrouble(report.run.job, ReasonCode::kStartFailed,
                fmt::format("node {} could not start the ranks: {}", node, report.start_error), node);
   }
+  if (report.phase == RunPhase::kGone) NoteGone(node, report.run);
   Part& part = *PartOnNode(state_.EditJob(report.run.job).run, node);
   part.phase = report.phase;
   part.contacted = true;
   NoteProcesses(report.run.job, part);
-  if (report.phase == RunPhase::kGone) NoteGone(node, report.run);
   pending_.insert(report.run.job);
 }
 
@@ -308,7 +317,8 @@ void Reactor::NoteGone(const NodeId& node, RunKey key) {
   const auto ended = std::count_if(job.run.exits.begin(), job.run.exits.end(), [&](const RankExit& exit) {
     return PartOfRank(job.run, exit.rank) == &part;
   });
-  if (ended < part.Ranks() && job.run.stop == StopFor::kNothing && job.run.troubles.empty()) {
+  const bool had_ranks = part.phase == RunPhase::kRunning || part.phase == RunPhase::kStopping;
+  if (ended < part.Ranks() && AreMissed(job.run.stop, had_ranks) && job.run.troubles.empty()) {
     // Its agent tells of every end, unless the machine went down under the ranks.
     AddTrouble(key.job, ReasonCode::kNodeLost,
                fmt::format("ranks on node {} are gone and left no exit status, as when a machine restarts",

@@ -42,6 +42,10 @@ std::string NamesOfJobs(const std::vector<Strike>& strikes) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::string ExplainStrikes(const std::vector<Strike>& strikes) {
+  return fmt::format("{} different jobs failed there in a row: {}", strikes.size(), NamesOfJobs(strikes));
+}
+
 }  // namespace
 
 /// What a run's end says of the nodes that it was on. Returns what was done, to go after the cause.
@@ -69,27 +73,38 @@ std::string Reactor::Exclude(const JobRecord& job, const NodeId& node, const Log
   if (known == nullptr) return "";
   const bool again = IsStruck(*known, IsOf(job, state_));
   std::string reason = fmt::format("job {} ({}) failed there, and {}", job.id, job.name, ExplainMatch(match));
+  auto& strikes = state_.EditNode(node).strikes;
   if (known->set_aside) {
-    if (!again) state_.EditNode(node).strikes.push_back({job.id, job.name});
+    std::erase_if(strikes, IsOf(job, state_));
+  } else {
+    strikes.clear();
+  }
+  strikes.push_back({.job = job.id, .name = job.name, .told = true});
+  if (known->set_aside) {
     // Jobs that failed there may turn out to be at fault themselves; this stays true.
     if (known->set_aside->by != AsideBy::kStrikes) return "";
     return PutAside(node, AsideBy::kPattern, std::move(reason), now, out);
   }
-  state_.EditNode(node).strikes = {{job.id, job.name}};
   // That it stays in use was said before.
   if (again && !WhyNotSetAside(node).empty()) return "";
   return SetAsideByImgd(node, AsideBy::kPattern, std::move(reason), now, out);
 }
 
-/// Of the nodes that its log spoke of, those are used again against which nothing else is known.
+/// Of the nodes that its log spoke of, those stay set aside of which another job's did too, or where enough
+/// jobs failed all the same.
 void Reactor::TakeBackExclusions(const JobRecord& job, Now now, Actions& out) {
+  const size_t limit = settings_.set_aside_after;
   for (const NodeId& id : job.crashes.sick) {
-    const NodeRecord* known = state_.FindNode(id);
-    if (known == nullptr || !known->set_aside || known->set_aside->by != AsideBy::kPattern) continue;
+    if (state_.FindNode(id) == nullptr) continue;
     NodeRecord& node = state_.EditNode(id);
     std::erase_if(node.strikes, IsOf(job, state_));
-    if (node.strikes.empty())
+    if (!node.set_aside || node.set_aside->by == AsideBy::kUser) continue;
+    if (std::ranges::any_of(node.strikes, [](const auto& strike) { return strike.told; })) continue;
+    if (limit == 0 || node.strikes.size() < limit) {
       UseAgain(node, job, "says in its log that other nodes are broken too", now, out);
+    } else if (node.set_aside->by == AsideBy::kPattern) {
+      PutAside(id, AsideBy::kStrikes, ExplainStrikes(node.strikes), now, out);
+    }
   }
 }
 
@@ -126,17 +141,17 @@ std::string Reactor::Strike(const JobRecord& job, const NodeId& id, const std::s
   // That it stays in use was said when it came to so many.
   if (before >= limit && !WhyNotSetAside(id).empty()) return "";
   return SetAsideByImgd(id, AsideBy::kStrikes,
-                        fmt::format("{} different jobs failed there in a row: {}; the last: {}",
-                                    node.strikes.size(), NamesOfJobs(node.strikes), cause),
-                        now, out);
+                        fmt::format("{}; the last: {}", ExplainStrikes(node.strikes), cause), now, out);
 }
 
+/// What a line in its log told of a node stays.
 void Reactor::TakeBackStrikes(const JobRecord& job, Now now, Actions& out) {
+  const IsOf by_job(job, state_);
   for (const NodeId& id : job.crashes.nodes) {
     const NodeRecord* known = state_.FindNode(id);
-    if (known == nullptr || !IsStruck(*known, IsOf(job, state_))) continue;
+    if (known == nullptr || !IsStruck(*known, by_job)) continue;
     NodeRecord& node = state_.EditNode(id);
-    std::erase_if(node.strikes, IsOf(job, state_));
+    std::erase_if(node.strikes, [&](const auto& strike) { return by_job(strike) && !strike.told; });
     const bool by_strikes = node.set_aside && node.set_aside->by == AsideBy::kStrikes;
     if (!by_strikes || node.strikes.size() >= settings_.set_aside_after) continue;
     UseAgain(node, job, "failed on other nodes too", now, out);
@@ -150,8 +165,9 @@ void Reactor::ForgetInStrikes(JobId job) {
     if (std::ranges::any_of(node.strikes, of_job)) struck.push_back(id);
   }
   for (const NodeId& id : struck) {
-    auto& strikes = state_.EditNode(id).strikes;
-    std::ranges::replace_if(strikes, of_job, imgd::Strike{});
+    for (auto& strike : state_.EditNode(id).strikes) {
+      if (of_job(strike)) strike = {.told = strike.told};
+    }
   }
 }
 

@@ -434,6 +434,58 @@ TEST_F(Retries, ANodeThatTwoJobsLogsSpokeOfStaysSetAside) {
   EXPECT_TRUE(cluster.Node("a").set_aside);
 }
 
+TEST_F(Retries, ANodeThatALineToldOfIsUsedAgainThoughAnotherJobFailedThere) {
+  cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
+  const auto sick = Match(PatternAction::kExcludeNode);
+  const JobId first = cluster.Submit("rn50", {.max_restarts = 100});
+  const JobId second = cluster.Submit("other");
+  BringUp(second);
+  ASSERT_EQ(NodeOf(second), "a");
+  ASSERT_EQ(Crash(first, 57, sick), "a");
+  cluster.Ends("a", second, {ExitCode(0, 1, "it ends")});
+  cluster.Pass(seconds(5));  // what its rank says of it may come late
+  ASSERT_EQ(Crash(first, 57, sick), "b");
+  EXPECT_FALSE(cluster.Node("a").set_aside) << "nobody's log speaks of it any more";
+  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{second, "other"}));
+}
+
+TEST_F(Retries, ANodeWhereJobsFailedStaysSetAsideForThemOnceALineIsDoubted) {
+  cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
+  const auto sick = Match(PatternAction::kExcludeNode);
+  const JobId goes_on = cluster.Submit("goes-on", {.max_restarts = 100});
+  BringUp(goes_on);
+  ASSERT_EQ(NodeOf(goes_on), "a");
+  std::vector<JobId> buggy;
+  for (const char* name : {"one", "two", "three"}) {
+    buggy.push_back(cluster.Submit(name));
+    ASSERT_EQ(Crash(buggy.back(), 57), "a");
+    ASSERT_TRUE(cluster.Pause(buggy.back()));
+  }
+  RankExit exit = ExitCode(0, 1, "it ends");
+  exit.match = sick;
+  cluster.Ends("a", goes_on, {exit});
+  cluster.Pass(seconds(5));  // what its rank says of it may come late
+  ASSERT_EQ(cluster.Node("a").set_aside->by, AsideBy::kPattern);
+  cluster.Decisions();
+  ASSERT_NE(Crash(goes_on, 57, sick), "a");
+  ASSERT_TRUE(cluster.Node("a").set_aside);
+  EXPECT_EQ(cluster.Node("a").set_aside->by, AsideBy::kStrikes);
+  EXPECT_THAT(cluster.Decisions(),
+              Contains(HasSubstr("node a is set aside: 3 different jobs failed there in a row: 2 (one), 3 "
+                                 "(two), 4 (three);")));
+  ASSERT_TRUE(cluster.Resume(buggy.front()));
+  EXPECT_NE(Crash(buggy.front(), 57), "a");
+  EXPECT_FALSE(cluster.Node("a").set_aside);
+}
+
+TEST_F(Retries, ALineOfADeletedJobStillTellsOfItsNode) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50");
+  Crash(job, 57, Match(PatternAction::kExcludeNode));
+  cluster.reactor().ForgetInStrikes(job);
+  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{.told = true}));
+}
+
 TEST_F(Retries, ANodeWhereJobsFailedStaysSetAsideOnceALineTellsOfIt) {
   cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
   const JobId goes_on = cluster.Submit("goes-on");

@@ -481,6 +481,7 @@ struct Notice {
 struct Strike {
   JobId job;  ///< JobId() for one that was deleted
   std::string name;
+  bool told = false;  ///< a line in its log said that it is the node's fault
   bool operator==(const Strike&) const = default;
 };
 

@@ -2,6 +2,7 @@
 #include "server/core/explain.h"
 #include "server/engine/engine.h"
 #include "server/notify/notices.h"
+#include "server/store/log_format.h"
 
 /// Runs that somebody started by hand, and the tokens that let them report.
 namespace imgd {
@@ -14,6 +15,16 @@ constexpr uint32_t kReportingRank = 0;
 Error OtherToken(const JobRecord& job) {
   return {.code = ErrorCode::kPermissionDenied,
           .message = fmt::format("job {} ({}) reports with another token", job.id, job.name)};
+}
+
+/// Stands for the notes `first` to `last`.
+StoredLine MissingNotes(uint64_t first, uint64_t last, int64_t time_us) {
+  return {.number = last,
+          .time_us = time_us,
+          .is_stderr = true,
+          .text = fmt::format("{}{} lines are missing here ({} to {}): they could not be sent, or came after "
+                              "the backup that imgd was restored from",
+                              kAgentNotice, last - first + 1, first, last)};
 }
 
 }  // namespace
@@ -109,15 +120,18 @@ void Engine::Handle(HandReportInput& input) {
   AnswerLater<HandAnswer>(std::move(input.done), TakeReport(input.report));
 }
 
-/// Numbered here: after a restore less is stored than the trainer counts. Its events' numbers keep out what
-/// comes twice.
+/// By the trainer's numbers, so that one that was stored without its event's number is not stored again.
 void Engine::OnTrainerNote(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {
   const JobRecord* job = reactor_.state().FindJob(run.job);
   if (job == nullptr || !job->by_hand) return;  // others' logs have every line, with numbers of their own
   const auto& note = event.note();
   const LogStream stream{run, rank};
-  const uint64_t last = OrFail(log_store_.Append(stream, {}));
-  OrFail(log_store_.Append(stream, {{last + 1, event.time_us(), note.is_stderr(), note.text()}}));
+  const uint64_t next = OrFail(log_store_.Append(stream, {})) + 1;
+  std::vector<StoredLine> lines;
+  if (note.line_number() > next)
+    lines.push_back(MissingNotes(next, note.line_number() - 1, event.time_us()));
+  lines.push_back({note.line_number(), event.time_us(), note.is_stderr(), note.text()});
+  OrFail(log_store_.Append(stream, lines));
   new_logs_.insert(run.job);
 }
 

@@ -1,6 +1,8 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "server/engine/engine.h"
 
 /// What goes: jobs that somebody deletes, and what is older than it is to be kept.
@@ -11,6 +13,8 @@ namespace {
 constexpr size_t kMostRemoved = 50;
 /// Events of what goes, while something always does.
 constexpr Duration kToldEvery = std::chrono::minutes(1);
+/// Figures and logs of jobs that were passed before.
+constexpr Duration kLookedAnewEvery = std::chrono::hours(1);
 
 /// Of a job that left no file. Beside the databases alone: a file system that others share may hang.
 void RemoveEmptyFolder(const std::filesystem::path& state_dir, const std::filesystem::path& folder) {
@@ -102,10 +106,7 @@ std::vector<JobId> Engine::JobsOverLogs(bool& more) {
     out.push_back(job.id);
     all -= size->second;
   }
-  const bool others = ended.size() == kMostRemoved;
-  more = more || others;
-  // Lines may have come late, of those that were passed.
-  if (!others) logs_gone_ = {};
+  more = more || ended.size() == kMostRemoved;
   return out;
 }
 
@@ -118,10 +119,7 @@ std::vector<JobId> Engine::JobOverFigures(bool& more) {
     more = true;  // how much there is then shows only afterwards
     return {job.id};
   }
-  const bool others = ended.size() == kMostRemoved;
-  more = more || others;
-  // The clock may have been put back, so that a job that ended since is among those that were passed.
-  if (!others) metrics_gone_ = {};
+  more = more || ended.size() == kMostRemoved;
   return {};
 }
 
@@ -169,26 +167,37 @@ void Engine::TellWhatWent(bool all) {
   });
 }
 
+/// Of a job that was passed something may come late, from a node that was away; and where the clock was put
+/// back, jobs that end now are among those that were passed.
+void Engine::LookAnewInTime() {
+  const int64_t passed = std::max(metrics_gone_.ended_us, logs_gone_.ended_us);
+  if (now_.steady < look_anew_at_ && now_.wall.micros >= passed) return;
+  look_anew_at_ = now_.steady + kLookedAnewEvery;
+  metrics_gone_ = logs_gone_ = {};
+}
+
 void Engine::RemoveWhatIsOld() {
   if (now_.steady < remove_at_) return;
-  bool more = false;
-  auto figures = OldJobs(settings_.metrics_kept_for, metrics_gone_, more);
+  LookAnewInTime();
+  bool more_figures = false;
+  auto figures = OldJobs(settings_.metrics_kept_for, metrics_gone_, more_figures);
   std::erase_if(figures, [this](JobId id) { return !OrFail(metrics_.HasFigures(id)); });
   RemoveFigures(figures, "metrics_kept_for");
-  auto logs = OldJobs(settings_.logs_kept_for, logs_gone_, more);
+  bool more_logs = false;
+  auto logs = OldJobs(settings_.logs_kept_for, logs_gone_, more_logs);
   if (!logs.empty()) {
     std::erase_if(logs, [sizes = OrFail(log_store_.Sizes())](JobId id) { return !sizes.contains(id); });
   }
   RemoveLogs(logs, "logs_kept_for");
   bool gone = !figures.empty() || !logs.empty();
   // What is left may be too much all the same.
-  if (!more && settings_.metrics_total_bytes > 0) {
-    const auto over = JobOverFigures(more);
+  if (!more_figures && settings_.metrics_total_bytes > 0) {
+    const auto over = JobOverFigures(more_figures);
     RemoveFigures(over, "metrics_total_bytes");
     gone = gone || !over.empty();
   }
-  if (!more && settings_.logs_total_bytes > 0) {
-    const auto over = JobsOverLogs(more);
+  if (!more_logs && settings_.logs_total_bytes > 0) {
+    const auto over = JobsOverLogs(more_logs);
     RemoveLogs(over, "logs_total_bytes");
     gone = gone || !over.empty();
   }
@@ -199,7 +208,8 @@ void Engine::RemoveWhatIsOld() {
   }
   if (!more_jobs) jobs_gone_ = {};
   TellWhatWent(!gone);
-  remove_at_ = now_.steady + (more || more_jobs || gone ? Duration::zero() : std::chrono::minutes(1));
+  const bool more = more_figures || more_logs || more_jobs;
+  remove_at_ = now_.steady + (more || gone ? Duration::zero() : std::chrono::minutes(1));
 }
 
 }  // namespace imgd

@@ -381,6 +381,31 @@ struct LateReportsTest : EngineTest {
     engine->OnAgentMessage(link, session, std::move(request));
     link->WaitHandled(++said);
   }
+  /// Node a joins, and a job's rank begins there.
+  v1::RunId Begin() {
+    Say(Hello("a"));
+    EXPECT_TRUE(link->Next()->has_welcome());
+    EXPECT_TRUE(Submit().has_value());
+    const auto prepare = link->Next();
+    EXPECT_TRUE(prepare && prepare->has_prepare_run());
+    const v1::RunId run = prepare->prepare_run().run();
+    v1::ConnectRequest prepared;
+    *prepared.mutable_run_prepared()->mutable_run() = run;
+    prepared.mutable_run_prepared()->set_port(1);
+    Say(std::move(prepared));
+    Say(StatusOf(run, v1::RUN_PHASE_RUNNING, false));
+    v1::TrainerEvent started;
+    started.mutable_started();
+    Reports(run, 1, std::move(started));
+    return run;
+  }
+  void Reports(const v1::RunId& run, uint64_t sequence, v1::TrainerEvent event) {
+    event.set_sequence(sequence);
+    v1::ConnectRequest request;
+    *request.mutable_trainer_events()->mutable_run() = run;
+    *request.mutable_trainer_events()->add_events() = std::move(event);
+    Say(std::move(request));
+  }
 
   HeldClock held_clock;
   std::shared_ptr<LocalAgent> link = std::make_shared<LocalAgent>();
@@ -389,37 +414,71 @@ struct LateReportsTest : EngineTest {
 };
 
 TEST_F(LateReportsTest, ARunThatIsOverIsJudgedOnceAllThatItsRanksWroteHasCome) {
-  Say(Hello("a"));
-  EXPECT_TRUE(link->Next()->has_welcome());
-  const JobId job = Submit().value().job;
-  const auto prepare = link->Next();
-  ASSERT_TRUE(prepare && prepare->has_prepare_run());
-  const v1::RunId run = prepare->prepare_run().run();
-  v1::ConnectRequest prepared;
-  *prepared.mutable_run_prepared()->mutable_run() = run;
-  prepared.mutable_run_prepared()->set_port(1);
-  Say(std::move(prepared));
-  Say(StatusOf(run, v1::RUN_PHASE_RUNNING, false));
-  v1::ConnectRequest events;
-  *events.mutable_trainer_events()->mutable_run() = run;
-  auto* event = events.mutable_trainer_events()->add_events();
-  event->set_sequence(1);
-  event->mutable_started();
-  Say(events);
+  const v1::RunId run = Begin();
+  const JobId job(run.job_id());
+  v1::TrainerEvent event;
   Say(StatusOf(run, v1::RUN_PHASE_GONE, true));
   for (uint64_t i = 2; i <= 4; ++i) {
     held_clock.passed_ms += 1500;
     Say(LineOf(run, i - 1, "much was written"));
     held_clock.passed_ms += 1500;
-    event->set_sequence(i);
-    event->mutable_step()->set_step(i);
-    Say(events);
+    event.mutable_step()->set_step(i);
+    Reports(run, i, event);
   }
   EXPECT_EQ(StateOf(job), JobState::kRunning);
-  event->set_sequence(5);
-  event->mutable_finished();
-  Say(events);
+  event.mutable_finished();
+  Reports(run, 5, event);
   EXPECT_EQ(StateOf(job), JobState::kCompleted);
+}
+
+/// A job that trained a step and wrote a line has ended.
+struct WhatGoes : LateReportsTest {
+  void SetUp() override {
+    LateReportsTest::SetUp();
+    run = Begin();
+    Say(LineOf(run, 1, "done"));
+    v1::TrainerEvent event;
+    event.mutable_step()->set_step(1);
+    Reports(run, 2, event);
+    event.mutable_finished();
+    Reports(run, 3, event);
+    Say(StatusOf(run, v1::RUN_PHASE_GONE, true));
+    ASSERT_EQ(StateOf(JobId(run.job_id())), JobState::kCompleted);
+  }
+  /// After that time the engine looks once at what is to go.
+  void LooksAfter(std::chrono::milliseconds time, const EngineSettings& settings) {
+    Use(settings);
+    held_clock.passed_ms += time.count();
+    Use(settings);
+  }
+  void Use(const EngineSettings& settings) {
+    std::promise<Status> answer;
+    engine->ChangeSettings({.settings = settings, .actor = "ada", .text = ""},
+                           [&answer](Status status) { answer.set_value(std::move(status)); });
+    ASSERT_TRUE(answer.get_future().get().has_value());
+  }
+  std::map<JobId, uint64_t> LogSizes() {
+    return Read([](Reader& reader) { return reader.LogSizes(1).value(); });
+  }
+
+  v1::RunId run;
+};
+
+TEST_F(WhatGoes, LinesThatComeLateGoToo) {
+  const EngineSettings settings{.logs_kept_for = std::chrono::hours(24)};
+  EXPECT_THAT(LogSizes(), SizeIs(1));
+  LooksAfter(std::chrono::hours(48), settings);
+  EXPECT_THAT(LogSizes(), IsEmpty());
+  Say(LineOf(run, 1, "late"));
+  EXPECT_THAT(LogSizes(), SizeIs(1));
+  LooksAfter(std::chrono::minutes(61), settings);
+  EXPECT_THAT(LogSizes(), IsEmpty());
+}
+
+TEST_F(WhatGoes, LogsThatAreTooMuchDoNotWaitForFigures) {
+  LooksAfter(std::chrono::minutes(2), {.logs_total_bytes = 1, .metrics_total_bytes = 1});
+  EXPECT_EQ(Read([this](Reader& reader) { return reader.FigureBytes(JobId(run.job_id())).value(); }), 0u);
+  EXPECT_THAT(LogSizes(), IsEmpty());
 }
 
 /// Each look at it takes a moment, so that what the engine does seems to take as long as in a cluster of

@@ -267,7 +267,8 @@ Result<Crashes> DecodeCrashes(const std::string& text) {
 
 std::string EncodeStrikes(const std::vector<Strike>& strikes) {
   json out = json::array();
-  for (const auto& strike : strikes) out.push_back({{"job", strike.job.value()}, {"name", strike.name}});
+  for (const auto& strike : strikes)
+    out.push_back({{"job", strike.job.value()}, {"name", strike.name}, {"told", strike.told}});
   return Dump(out);
 }
 
@@ -275,7 +276,8 @@ Result<std::vector<Strike>> DecodeStrikes(const std::string& text) {
   return Decode([&text] {
     return ListFrom<Strike>(json::parse(text), [](const json& value) {
       return Strike{.job = JobId(value.at("job").get<uint64_t>()),
-                    .name = value.at("name").get<std::string>()};
+                    .name = value.at("name").get<std::string>(),
+                    .told = value.value("told", false)};
     });
   });
 }

@@ -100,7 +100,7 @@ TEST_F(DecisionStore, ANodeThatIsSetAsideComesBackSo) {
   node.set_aside = {.drain = true, .reason = "bad fan", .actor = "ada", .since = {7}, .told_empty = true};
   store->SaveNode(node);
   NodeRecord other{.id = NodeId("b"), .agent_id = "y"};
-  other.strikes = {{JobId(3), "rn50"}, {JobId(5), "vit"}};
+  other.strikes = {{JobId(3), "rn50"}, {JobId(5), "vit", true}};
   store->SaveNode(other);
   NodeRecord broken{.id = NodeId("c"), .agent_id = "z"};
   broken.set_aside = {

@@ -22,8 +22,8 @@ struct StoredLine {
   bool operator==(const StoredLine&) const = default;
 };
 
-/// Begins the line in which an agent says that lines before it are lost for good: its number is the last lost
-/// one's.
+/// Begins the line in which an agent, or imgd of a run by hand, says that lines before it are lost for good:
+/// its number is the last lost one's.
 inline constexpr std::string_view kAgentNotice = "[imgagent] ";
 
 /// With its newline.

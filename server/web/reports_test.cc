@@ -5,6 +5,7 @@
 #include "imgd/v1/report.pb.h"
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/rpc/testing/rpc_fixture.h"
+#include "server/store/database.h"
 #include "server/web/testing/http_client.h"
 
 namespace imgd {
@@ -77,6 +78,15 @@ struct ReportsTest : RpcTest {
   static std::string Step(uint64_t sequence, uint64_t step) {
     return fmt::format(R"({{"sequence": {}, "step": {{"step": {}, "loss": "NaN"}}}})", sequence, step);
   }
+  static std::string Note(uint64_t sequence, uint64_t line, const std::string& text) {
+    return fmt::format(R"({{"sequence": {}, "note": {{"line_number": {}, "text": "{}"}}}})", sequence, line,
+                       text);
+  }
+  std::vector<std::string> Lines(uint64_t job) {
+    v1::ReadLogsRequest logs;
+    logs.set_id(job);
+    return Logs(logs);
+  }
   std::vector<uint64_t> Steps(uint64_t job) {
     std::vector<uint64_t> out;
     for (const auto& event : Watch(job, 0, false)) {
@@ -133,17 +143,32 @@ TEST_F(ReportsTest, EventsAreStoredOnceAndWithoutGapsAlsoOverARestart) {
 }
 
 TEST_F(ReportsTest, NotesAreStoredWhateverTheTrainerCountedBeforeImgdWasRestored) {
-  const auto note = [](uint64_t sequence, uint64_t line, const std::string& text) {
-    return fmt::format(R"({{"sequence": {}, "note": {{"line_number": {}, "text": "{}"}}}})", sequence, line,
-                       text);
-  };
   const uint64_t id = Start().job_id();
-  EXPECT_EQ(Report(id, note(1, 1, "one")), 1u);
-  EXPECT_EQ(Report(id, note(2, 6, "six")), 2u) << "those between went to what was lost";
-  EXPECT_EQ(Report(id, note(2, 6, "six") + "," + note(3, 7, "last words")), 3u);
-  v1::ReadLogsRequest logs;
-  logs.set_id(id);
-  EXPECT_THAT(Logs(logs), ElementsAre("0: one", "0: six", "0: last words"));
+  EXPECT_EQ(Report(id, Note(1, 1, "one")), 1u);
+  EXPECT_EQ(Report(id, Note(2, 6, "six")), 2u) << "those between went to what was lost";
+  EXPECT_EQ(Report(id, Note(2, 6, "six") + "," + Note(3, 7, "last words")), 3u);
+  EXPECT_THAT(Lines(id), ElementsAre("0: one", HasSubstr("0: [imgagent] 4 lines are missing here (2 to 5)"),
+                                     "0: six", "0: last words"));
+}
+
+TEST_F(ReportsTest, ANoteThatIsStoredBeforeImgdIsKilledComesOnce) {
+  const uint64_t id = Start().job_id();
+  EXPECT_EQ(Report(id, Note(1, 1, "one")), 1u);
+  {
+    auto state = Database::OpenForReading(folder / "state.db");
+    ASSERT_TRUE(state.has_value());
+    ASSERT_TRUE(state->CopyTo(folder / "before.db").has_value());
+  }
+  EXPECT_EQ(Report(id, Note(2, 2, "two") + "," + Note(3, 4, "four")), 3u);
+  daemon.reset();
+  // Its files are committed one after the other, that of jobs last.
+  for (const char* file : {"state.db", "state.db-wal", "state.db-shm"})
+    std::filesystem::remove(folder / file);
+  std::filesystem::rename(folder / "before.db", folder / "state.db");
+  Restart();
+  EXPECT_EQ(Report(id, Note(2, 2, "two") + "," + Note(3, 4, "four")), 3u) << "it is sent again";
+  EXPECT_THAT(Lines(id), ElementsAre("0: one", "0: two", HasSubstr("lines are missing here (3 to 3)"),
+                                     "0: four"));
 }
 
 TEST_F(ReportsTest, SilenceFailsItAndItComesBack) {
