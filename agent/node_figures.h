@@ -20,8 +20,8 @@ struct NodeFigures {
   std::optional<double> sent_bytes;
 };
 
-/// Adds up what the interfaces count. What one that goes had counted (a container's, a VPN's) stays in the sum,
-/// and what one had counted before it came does not enter it.
+/// Adds up what the interfaces count. What one that goes had counted (a container's, a VPN's) stays in the
+/// sum, and what one had counted before it came does not enter it.
 class NetworkMeter {
  public:
   /// `net_dev` is the text of /proc/net/dev (proc(5)), of now.

@@ -39,7 +39,8 @@ TEST(NodeFigures, TheNetworkIsAllInterfacesButTheLoopback) {
       " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo "
       "colls "
       "carrier compressed\n" +
-          Interface("    lo", "999", "999") + Interface("  eth0", "100", "7") + "  efa0:20 1 0 0 0 0 0 0 3 1\n",
+          Interface("    lo", "999", "999") + Interface("  eth0", "100", "7") +
+          "  efa0:20 1 0 0 0 0 0 0 3 1\n",
       node);
   EXPECT_THAT(node.received_bytes, Optional(120));
   EXPECT_THAT(node.sent_bytes, Optional(10));

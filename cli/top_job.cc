@@ -47,9 +47,8 @@ Frame CurveFrames(const TopJob& open, int height, const Look& look) {
       CurvePanel(open.metrics, "loss", "loss " + HumanLoss(step.loss()), width - 1, height, look.utf8);
   const Frame accuracy = CurvePanel(open.metrics, "top1", top1, width - 1, height, look.utf8);
   const std::string speed = SpeedText(step);
-  const Frame rate =
-      CurvePanel(open.metrics, "images_per_second", "images/s " + (speed.empty() ? "-" : speed), width - 1,
-                 height, look.utf8);
+  const Frame rate = CurvePanel(open.metrics, "images_per_second",
+                                "images/s " + (speed.empty() ? "-" : speed), width - 1, height, look.utf8);
   return SideBySide(SideBySide(loss, width, accuracy, look.utf8), 2 * width, rate, look.utf8);
 }
 

@@ -151,8 +151,8 @@ class Reactor {
 
   /// Whether this job may be submitted, or all `members` of a sweep, which come after the same ones as it
   /// does. Errors: kNotFound for a job that it comes after and that nobody knows; kFailedPrecondition where
-  /// that has ended otherwise than it had to, or the quotas don't allow as many in the queue; kInvalidArgument
-  /// for more than kMostWaits.
+  /// that has ended otherwise than it had to, or the quotas don't allow as many in the queue;
+  /// kInvalidArgument for more than kMostWaits.
   Status MaySubmit(const Submission& submission, const std::vector<Submission>& members = {}) const;
   JobId OnSubmit(const Submission& submission, Now now, Actions& out);
   /// Returns the number of the first; the others follow.

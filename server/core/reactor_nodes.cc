@@ -320,9 +320,9 @@ void Reactor::NoteGone(const NodeId& node, RunKey key) {
   const bool had_ranks = part.phase == RunPhase::kRunning || part.phase == RunPhase::kStopping;
   if (ended < part.Ranks() && AreMissed(job.run.stop, had_ranks) && job.run.troubles.empty()) {
     // Its agent tells of every end, unless the machine went down under the ranks.
-    AddTrouble(key.job, ReasonCode::kNodeLost,
-               fmt::format("ranks on node {} are gone and left no exit status, as when a machine restarts",
-                           node));
+    AddTrouble(
+        key.job, ReasonCode::kNodeLost,
+        fmt::format("ranks on node {} are gone and left no exit status, as when a machine restarts", node));
   }
 }
 

@@ -42,6 +42,11 @@ std::string NamesOfJobs(const std::vector<Strike>& strikes) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// A line in some job's log, which is believed, says that it is the node's fault.
+bool IsTold(const NodeRecord& node) {
+  return std::ranges::any_of(node.strikes, [](const auto& strike) { return strike.told; });
+}
+
 std::string ExplainStrikes(const std::vector<Strike>& strikes) {
   return fmt::format("{} different jobs failed there in a row: {}", strikes.size(), NamesOfJobs(strikes));
 }
@@ -99,7 +104,7 @@ void Reactor::TakeBackExclusions(const JobRecord& job, Now now, Actions& out) {
     NodeRecord& node = state_.EditNode(id);
     std::erase_if(node.strikes, IsOf(job, state_));
     if (!node.set_aside || node.set_aside->by == AsideBy::kUser) continue;
-    if (std::ranges::any_of(node.strikes, [](const auto& strike) { return strike.told; })) continue;
+    if (IsTold(node)) continue;
     if (limit == 0 || node.strikes.size() < limit) {
       UseAgain(node, job, "says in its log that other nodes are broken too", now, out);
     } else if (node.set_aside->by == AsideBy::kPattern) {
@@ -153,7 +158,7 @@ void Reactor::TakeBackStrikes(const JobRecord& job, Now now, Actions& out) {
     NodeRecord& node = state_.EditNode(id);
     std::erase_if(node.strikes, [&](const auto& strike) { return by_job(strike) && !strike.told; });
     const bool by_strikes = node.set_aside && node.set_aside->by == AsideBy::kStrikes;
-    if (!by_strikes || node.strikes.size() >= settings_.set_aside_after) continue;
+    if (!by_strikes || node.strikes.size() >= settings_.set_aside_after || IsTold(node)) continue;
     UseAgain(node, job, "failed on other nodes too", now, out);
   }
 }

@@ -478,6 +478,24 @@ TEST_F(Retries, ANodeWhereJobsFailedStaysSetAsideForThemOnceALineIsDoubted) {
   EXPECT_FALSE(cluster.Node("a").set_aside);
 }
 
+TEST_F(Retries, ALineThatToldOfANodeThatStayedInUseKeepsItAsideLater) {
+  cluster.Join("a", 1);
+  const JobId told = cluster.Submit("rn50");
+  ASSERT_EQ(Crash(told, 57, Match(PatternAction::kExcludeNode)), "a");
+  ASSERT_FALSE(cluster.Node("a").set_aside) << "it is the only one";
+  ASSERT_TRUE(cluster.Cancel(told).has_value());
+  const JobId buggy = cluster.Submit("buggy");
+  ASSERT_EQ(Crash(buggy, 57), "a");
+  ASSERT_TRUE(cluster.Pause(buggy));
+  cluster.Join("b", 1).Join("c", 1);
+  FailsOnce("three");
+  ASSERT_TRUE(cluster.Node("a").set_aside);
+  ASSERT_TRUE(cluster.Resume(buggy));
+  EXPECT_NE(Crash(buggy, 57), "a");
+  EXPECT_EQ(cluster.Node("a").strikes.size(), 2u);
+  EXPECT_TRUE(cluster.Node("a").set_aside);
+}
+
 TEST_F(Retries, ALineOfADeletedJobStillTellsOfItsNode) {
   cluster.Join("a", 1).Join("b", 1);
   const JobId job = cluster.Submit("rn50");

@@ -372,8 +372,8 @@ class Engine {
   void Remove(const JobRecord& job, const std::string& actor, std::string_view why);
   void SaveRemoved();
   void RemoveWhatIsOld();
-  /// Has all jobs looked at once more, now and then.
-  void LookAnewInTime();
+  /// Figures or log lines of the job have come.
+  void NoteLate(JobId job);
   /// The next jobs that ended so long ago, from `from` on, which moves; `more` is set where others may
   /// follow.
   std::vector<JobId> OldJobs(Duration kept_for, EndedJob& from, bool& more);
@@ -551,7 +551,6 @@ class Engine {
   std::vector<Removal> removed_;  ///< in this batch
   // Up to which job, by their ends, what is too old has gone, and what was too much.
   EndedJob jobs_gone_, metrics_gone_, logs_gone_;
-  Instant look_anew_at_{};  ///< when that of figures and logs begins with the first job again
   /// Jobs of which something has gone that no event tells of yet.
   struct Gone {
     uint64_t jobs = 0;

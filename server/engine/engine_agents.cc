@@ -327,7 +327,9 @@ uint64_t Engine::TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
     last = event.sequence();
     OnTrainerEvent(run, rank, node, event);
   }
-  if (last != before) state_.SaveEventPosition(run, rank, last);
+  if (last == before) return last;
+  state_.SaveEventPosition(run, rank, last);
+  NoteLate(run.job);
   return last;
 }
 
@@ -511,6 +513,7 @@ void Engine::OnLogLines(const AgentInput& input) {
     }
     last = OrFail(log_store_.Append({run, message.rank()}, lines));
     new_logs_.insert(run.job);
+    NoteLate(run.job);
     reactor_.OnRelayed(run, now_);
   }
   v1::ConnectResponse ack;

@@ -128,8 +128,7 @@ void Engine::OnTrainerNote(RunKey run, uint32_t rank, const v1::TrainerEvent& ev
   const LogStream stream{run, rank};
   const uint64_t next = OrFail(log_store_.Append(stream, {})) + 1;
   std::vector<StoredLine> lines;
-  if (note.line_number() > next)
-    lines.push_back(MissingNotes(next, note.line_number() - 1, event.time_us()));
+  if (note.line_number() > next) lines.push_back(MissingNotes(next, note.line_number() - 1, event.time_us()));
   lines.push_back({note.line_number(), event.time_us(), note.is_stderr(), note.text()});
   OrFail(log_store_.Append(stream, lines));
   new_logs_.insert(run.job);

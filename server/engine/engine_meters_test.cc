@@ -39,7 +39,8 @@ struct EngineMetersTest : testing::Test {
 
 TEST_F(EngineMetersTest, RestartsAreCountedFromZeroOn) {
   const auto restarts = Counts().restarts;
-  for (const auto reason : {ReasonCode::kRankKilled, ReasonCode::kNodeLost, ReasonCode::kPreempted, ReasonCode::kGrows})
+  for (const auto reason :
+       {ReasonCode::kRankKilled, ReasonCode::kNodeLost, ReasonCode::kPreempted, ReasonCode::kGrows})
     EXPECT_EQ(restarts.count(reason), 1u) << static_cast<int>(reason);
 }
 

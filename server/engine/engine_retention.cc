@@ -13,8 +13,6 @@ namespace {
 constexpr size_t kMostRemoved = 50;
 /// Events of what goes, while something always does.
 constexpr Duration kToldEvery = std::chrono::minutes(1);
-/// Figures and logs of jobs that were passed before.
-constexpr Duration kLookedAnewEvery = std::chrono::hours(1);
 
 /// Of a job that left no file. Beside the databases alone: a file system that others share may hang.
 void RemoveEmptyFolder(const std::filesystem::path& state_dir, const std::filesystem::path& folder) {
@@ -167,18 +165,22 @@ void Engine::TellWhatWent(bool all) {
   });
 }
 
-/// Of a job that was passed something may come late, from a node that was away; and where the clock was put
-/// back, jobs that end now are among those that were passed.
-void Engine::LookAnewInTime() {
-  const int64_t passed = std::max(metrics_gone_.ended_us, logs_gone_.ended_us);
-  if (now_.steady < look_anew_at_ && now_.wall.micros >= passed) return;
-  look_anew_at_ = now_.steady + kLookedAnewEvery;
-  metrics_gone_ = logs_gone_ = {};
+/// From an agent that was away, say. If the job has been passed, it is looked at once more.
+void Engine::NoteLate(JobId id) {
+  const JobRecord* known = reactor_.state().FindJob(id);
+  if (known != nullptr && !IsFinal(known->state)) return;
+  const auto stored = known == nullptr ? OrFail(state_.FindJob(id)) : std::nullopt;
+  if (known == nullptr && !stored) return;
+  const WallTime ended = known != nullptr ? known->ended : stored->ended;
+  const EndedJob before{ended.micros, JobId(id.value() - 1)};
+  metrics_gone_ = std::min(metrics_gone_, before);
+  logs_gone_ = std::min(logs_gone_, before);
 }
 
 void Engine::RemoveWhatIsOld() {
   if (now_.steady < remove_at_) return;
-  LookAnewInTime();
+  // Where the clock was put back, jobs that end now are among those that were passed.
+  if (now_.wall.micros < std::max(metrics_gone_, logs_gone_).ended_us) metrics_gone_ = logs_gone_ = {};
   bool more_figures = false;
   auto figures = OldJobs(settings_.metrics_kept_for, metrics_gone_, more_figures);
   std::erase_if(figures, [this](JobId id) { return !OrFail(metrics_.HasFigures(id)); });

@@ -67,7 +67,7 @@ class LogStreamReader final : public PumpedStream<v1::ReadLogsResponse> {
   Engine* engine_;
   const Clock* clock_;
   v1::ReadLogsRequest request_;
-  std::string attached_by_;  ///< empty once it is noted
+  std::string attached_by_;               ///< empty once it is noted
   std::optional<Generation> generation_;  ///< that is read; nothing before the first reading
   std::map<uint32_t, LogCursor> cursors_;
   uint32_t next_rank_ = 0;  ///< with which the next reading begins, so that no rank starves

@@ -49,6 +49,7 @@ struct KeyRecord {
 struct EndedJob {
   int64_t ended_us = 0;
   JobId id;
+  auto operator<=>(const EndedJob&) const = default;
 };
 
 /// Leave to ask something by HTTP. The token itself is not kept.

@@ -167,8 +167,8 @@ TEST_F(ReportsTest, ANoteThatIsStoredBeforeImgdIsKilledComesOnce) {
   std::filesystem::rename(folder / "before.db", folder / "state.db");
   Restart();
   EXPECT_EQ(Report(id, Note(2, 2, "two") + "," + Note(3, 4, "four")), 3u) << "it is sent again";
-  EXPECT_THAT(Lines(id), ElementsAre("0: one", "0: two", HasSubstr("lines are missing here (3 to 3)"),
-                                     "0: four"));
+  EXPECT_THAT(Lines(id),
+              ElementsAre("0: one", "0: two", HasSubstr("lines are missing here (3 to 3)"), "0: four"));
 }
 
 TEST_F(ReportsTest, SilenceFailsItAndItComesBack) {

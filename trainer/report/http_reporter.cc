@@ -167,7 +167,7 @@ class HttpReporter final : public Reporter {
     if (answer.job_id() == 0) return Trouble{.sentence = "its answer names no job; is it an imgd?"};
     job_ = answer.job_id();
     const std::lock_guard lock(mutex_);
-    queue_.StartAnew();
+    if (!answer.existed()) queue_.StartAnew();
     queue_.Acknowledge(answer.sequence());
     return std::nullopt;
   }

@@ -42,7 +42,7 @@ class HttpReporting : public testing::Test {
       v1::StartReportRequest start;
       EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(post.body, &start).ok()) << post.body;
       keys_.push_back(start.idempotency_key());
-      return {.body = fmt::format(R"({{"job_id": "7", "sequence": "{}"}})", last_)};
+      return {.body = fmt::format(R"({{"job_id": "7", "existed": {}, "sequence": "{}"}})", last_ > 0, last_)};
     }
     EXPECT_EQ(post.path, "/api/v1/reports/7/events");
     v1::ReportEventsRequest request;
@@ -204,6 +204,20 @@ TEST_F(HttpReporting, ADaemonThatForgotTheRunIsToldAnew) {
   Await([this] { return stored_.size() == 1; });
   EXPECT_THAT(Steps(), ElementsAre(2));
   EXPECT_EQ(keys_.size(), 2u);
+}
+
+TEST_F(HttpReporting, ADaemonThatStillHasTheRunIsToldOn) {
+  auto reporter = Open();
+  reporter->Note("one");
+  Await([this] { return stored_.size() == 1; });
+  {
+    const std::lock_guard lock(mutex_);
+    faults_ = {{.status = 404, .body = "{}"}};  // of a proxy
+  }
+  reporter->Note("two");
+  Await([this] { return stored_.size() == 2; });
+  EXPECT_EQ(stored_[1].note().text(), "two");
+  EXPECT_EQ(stored_[1].note().line_number(), 2u);
 }
 
 TEST_F(HttpReporting, RedirectsAreNotFollowed) {

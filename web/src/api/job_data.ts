@@ -187,7 +187,11 @@ export function useMetrics(
   const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
   const { reload } = loaded;
   const watch = useRef(new StepWatch());
-  useEffect(() => setLive([]), [loaded.data]);
+  const empty = loaded.data?.series.every(({ points }) => points.length === 0);
+  // Of what the history lacks as yet it is known that it has come.
+  useEffect(() => {
+    if (!empty) setLive([]);
+  }, [loaded.data]);
   useEffect(() => {
     if (range) return;
     let soon: ReturnType<typeof setTimeout> | undefined;
@@ -213,7 +217,6 @@ export function useMetrics(
     };
   }, [id, range, reload]);
   // Steps that come live go on from those of the history: as long as that has none, they are not drawn.
-  const empty = loaded.data?.series.every(({ points }) => points.length === 0);
   useEvery(empty && live.length > 0 ? SKIPPED_MS : 0, loaded.poll);
   const data = useMemo(() => {
     if (!loaded.data) return null;
