@@ -14,12 +14,15 @@ using SummaryJson = nlohmann::json;
 
 constexpr size_t kMostBytes = size_t{64} << 20;  ///< a million names of classes
 
-/// An object; an empty one where the file can't be read as such.
-SummaryJson ObjectIn(const CheckpointStore& store, const CheckpointRef& ref, const char* name) {
-  const auto text = store.Read(ref, name, kMostBytes);
-  if (!text) return SummaryJson::object();
-  SummaryJson json = SummaryJson::parse(*text, nullptr, false);
+/// An object; an empty one where the text is none.
+SummaryJson ObjectIn(std::string_view text) {
+  SummaryJson json = SummaryJson::parse(text, nullptr, false);
   return json.is_object() ? json : SummaryJson::object();
+}
+
+/// The same of a file, which may not be there.
+SummaryJson ObjectIn(const CheckpointStore& store, const CheckpointRef& ref, const char* name) {
+  return ObjectIn(store.Read(ref, name, kMostBytes).value_or(""));
 }
 
 std::optional<double> NumberOf(const SummaryJson& json, const char* key) {
@@ -34,17 +37,19 @@ T CountOf(const SummaryJson& json, const char* key) {
   return found == json.end() ? T{0} : WholeNumber<T>(*found).value_or(0);
 }
 
-std::optional<CheckpointScore> ScoreOf(const CheckpointStore& store, const CheckpointRef& ref) {
-  const SummaryJson json = ObjectIn(store, ref, "validation.json");
+}  // namespace
+
+std::optional<CheckpointScore> ScoreIn(std::string_view text, uint64_t step) {
+  const SummaryJson json = ObjectIn(text);
   const auto top1 = NumberOf(json, "top1");
-  if (!top1 || !std::isfinite(*top1) || CountOf<uint64_t>(json, "step") != ref.step) return std::nullopt;
+  if (!top1 || !std::isfinite(*top1) || CountOf<uint64_t>(json, "step") != step) return std::nullopt;
   return CheckpointScore{.top1 = *top1,
                          .top5 = NumberOf(json, "top5").value_or(0),
                          .loss = NumberOf(json, "loss").value_or(0),
                          .images = CountOf<uint64_t>(json, "images")};
 }
 
-}  // namespace
+std::optional<double> EpochsIn(std::string_view text) { return NumberOf(ObjectIn(text), "epoch"); }
 
 CheckpointSummary SummarizeCheckpoint(const CheckpointStore& store, const CheckpointRef& ref) {
   CheckpointSummary out{.ref = ref};
@@ -62,7 +67,7 @@ CheckpointSummary SummarizeCheckpoint(const CheckpointStore& store, const Checkp
     out.model = model->get<std::string>();
   if (const auto planned = state.find("planned"); planned != state.end() && planned->is_boolean())
     out.planned = planned->get<bool>();
-  out.score = ScoreOf(store, ref);
+  out.score = ScoreIn(store.Read(ref, "validation.json", kMostBytes).value_or(""), ref.step);
   const CheckpointFacts facts = store.Look(ref);
   out.written_us = facts.written_us;
   out.pinned = facts.pinned;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/checkpoint/store.h"
@@ -34,6 +35,12 @@ struct CheckpointSummary {
   bool pinned = false;
   bool best = false;  ///< the first of BestFirst()
 };
+
+/// By the text of validation.json; nothing where it says none, or one of another step.
+std::optional<CheckpointScore> ScoreIn(std::string_view text, uint64_t step);
+
+/// Epochs done, by the text of state.json; nothing where it does not say.
+std::optional<double> EpochsIn(std::string_view text);
 
 CheckpointSummary SummarizeCheckpoint(const CheckpointStore& store, const CheckpointRef& ref);
 

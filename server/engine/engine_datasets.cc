@@ -36,6 +36,7 @@ Result<DatasetAnswer> Engine::Change(DatasetOrder& order) {
     record.classes = known->second.classes;
   }
   if (same) {
+    record.made_by = known->second.made_by;
     record.progress = known->second.progress;
     record.described = known->second.described;
     record.verified = known->second.verified;

@@ -589,13 +589,13 @@ TEST(Hub, WaitsEndByCancelDeadlineAndClose) {
 
 TEST_F(EngineTest, WhatTakesLongIsReadOneAfterTheOtherBesideTheRest) {
   std::promise<void> first_may_end, first_runs, second_ran, quick_ran;
-  ASSERT_TRUE(pool->TryPostSlow([&](Reader&) {
+  ASSERT_TRUE(pool->TryPostSlow(ReadPool::Lane::kWork, [&](Reader&) {
     first_runs.set_value();
     first_may_end.get_future().wait();
   }));
   first_runs.get_future().wait();
   std::atomic<bool> second = false;
-  ASSERT_TRUE(pool->TryPostSlow([&](Reader&) {
+  ASSERT_TRUE(pool->TryPostSlow(ReadPool::Lane::kWork, [&](Reader&) {
     second = true;
     second_ran.set_value();
   }));
@@ -604,6 +604,22 @@ TEST_F(EngineTest, WhatTakesLongIsReadOneAfterTheOtherBesideTheRest) {
   EXPECT_FALSE(second);
   first_may_end.set_value();
   second_ran.get_future().wait();
+}
+
+TEST_F(EngineTest, AFolderThatHangsHoldsUpNoSearch) {
+  std::promise<void> folder_may_answer, folder_is_asked, folder_answered, search_ran, quick_ran;
+  ASSERT_TRUE(pool->TryPostSlow(ReadPool::Lane::kFolders, [&](Reader&) {
+    folder_is_asked.set_value();
+    folder_may_answer.get_future().wait();
+    folder_answered.set_value();
+  }));
+  folder_is_asked.get_future().wait();
+  ASSERT_TRUE(pool->TryPostSlow(ReadPool::Lane::kWork, [&](Reader&) { search_ran.set_value(); }));
+  pool->Post([&](Reader&) { quick_ran.set_value(); });
+  search_ran.get_future().wait();
+  quick_ran.get_future().wait();
+  folder_may_answer.set_value();
+  folder_answered.get_future().wait();
 }
 
 }  // namespace

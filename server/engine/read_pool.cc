@@ -1,5 +1,7 @@
 #include "server/engine/read_pool.h"
 
+#include <algorithm>
+
 namespace imgd {
 
 Result<std::unique_ptr<ReadPool>> ReadPool::Start(const std::filesystem::path& folder, int threads) {
@@ -39,43 +41,46 @@ bool ReadPool::TryPost(Task task) {
   return true;
 }
 
-bool ReadPool::TryPostSlow(Task task) {
+bool ReadPool::TryPostSlow(Lane lane, Task task) {
   constexpr size_t kMostSlow = 64;
   {
     const std::lock_guard lock(mutex_);
-    if (slow_.size() >= kMostSlow) return false;
-    slow_.push_back(std::move(task));
+    auto& tasks = slow_[static_cast<size_t>(lane)].tasks;
+    if (tasks.size() >= kMostSlow) return false;
+    tasks.push_back(std::move(task));
   }
   ready_.notify_one();
   return true;
 }
 
-std::optional<std::pair<ReadPool::Task, bool>> ReadPool::Next() {
+std::optional<std::pair<ReadPool::Task, ReadPool::Slow*>> ReadPool::Next() {
   const auto take = [](std::deque<Task>& from) {
     Task task = std::move(from.front());
     from.pop_front();
     return task;
   };
   std::unique_lock lock(mutex_);
-  const auto has_slow = [this] { return !slow_.empty() && !slow_runs_; };
-  ready_.wait(lock, [&] { return stopping_ || !tasks_.empty() || has_slow(); });
-  if (has_slow()) {
-    slow_runs_ = true;
-    return std::pair(take(slow_), true);
+  const auto free_lane = [this] {
+    return std::ranges::find_if(slow_, [](const Slow& lane) { return !lane.tasks.empty() && !lane.runs; });
+  };
+  ready_.wait(lock, [&] { return stopping_ || !tasks_.empty() || free_lane() != slow_.end(); });
+  if (auto* const lane = free_lane(); lane != slow_.end()) {
+    lane->runs = true;
+    return std::pair(take(lane->tasks), lane);
   }
-  if (!tasks_.empty()) return std::pair(take(tasks_), false);
+  if (!tasks_.empty()) return std::pair<Task, Slow*>(take(tasks_), nullptr);
   return std::nullopt;  // every task that was taken is run, also at the end
 }
 
 void ReadPool::Run(Reader reader) {
   while (auto next = Next()) {
-    auto& [task, is_slow] = *next;
+    auto& [task, lane] = *next;
     task(reader);
-    if (!is_slow) continue;
+    if (lane == nullptr) continue;
     task = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      slow_runs_ = false;
+      lane->runs = false;
     }
     ready_.notify_one();
   }

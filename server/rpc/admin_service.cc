@@ -132,8 +132,8 @@ grpc::ServerUnaryReactor* AdminServiceImpl::ShowRetention(grpc::CallbackServerCo
                                                           v1::ShowRetentionResponse* response) {
   auto* reactor = context->DefaultReactor();
   const std::lock_guard lock(mutex_);
-  const bool posted =
-      pool_->TryPostSlow([rules = rules_, now = clock_->Wall(), response, reactor](Reader& reader) {
+  const bool posted = pool_->TryPostSlow(
+      ReadPool::Lane::kFolders, [rules = rules_, now = clock_->Wall(), response, reactor](Reader& reader) {
         const auto filled = FillRetention(rules, now, reader, *response);
         reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
       });

@@ -14,13 +14,14 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
 #include "common/checkpoint/store.h"
+#include "common/checkpoint/summary.h"
 #include "common/sha256.h"
 
 namespace imgd {
 namespace {
 
-/// A manifest has some hundred bytes.
-constexpr size_t kMostManifestBytes = size_t{1} << 20;
+/// A manifest has some hundred bytes, state.json the names of all classes.
+constexpr size_t kMostJsonBytes = size_t{4} << 20;
 
 /// Names a folder's own files: nothing that leads out of it, nothing that a header can't carry.
 bool IsPlainName(const std::string& name) {
@@ -51,8 +52,8 @@ Result<std::string> ReadToEnd(int fd, const std::filesystem::path& path) {
     if (n < 0) return FailErrno(errno, fmt::format("cannot read {}", path.native()));
     if (n == 0) return out;
     out.append(buffer, static_cast<size_t>(n));
-    if (out.size() > kMostManifestBytes)
-      return Fail(ErrorCode::kDataLoss, "{} is too long to be a manifest", path.native());
+    if (out.size() > kMostJsonBytes)
+      return Fail(ErrorCode::kDataLoss, "{} has more than {} bytes", path.native(), kMostJsonBytes);
   }
 }
 
@@ -106,9 +107,13 @@ Result<UniqueFd> CheckpointFolder::OpenIn(const std::string& name) const {
   return fd;
 }
 
+Result<std::string> CheckpointFolder::Read(const std::string& name) const {
+  IMGD_ASSIGN(const UniqueFd fd, OpenIn(name));
+  return ReadToEnd(fd.get(), path_ / name);
+}
+
 Status CheckpointFolder::ReadManifest(const std::string& sha256) {
-  IMGD_ASSIGN(const UniqueFd fd, OpenIn(kCheckpointManifest));
-  IMGD_ASSIGN(const std::string text, ReadToEnd(fd.get(), path_ / kCheckpointManifest));
+  IMGD_ASSIGN(const std::string text, Read(kCheckpointManifest));
   if (!sha256.empty() && Sha256Of(text) != sha256)
     return Fail(ErrorCode::kDataLoss, "{} has another checkpoint than the one that the job wrote",
                 path_.native());
@@ -130,6 +135,15 @@ Status CheckpointFolder::ReadManifest(const std::string& sha256) {
 
 bool CheckpointFolder::pinned() const {
   return ::faccessat(fd_.get(), kCheckpointPin, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+std::optional<double> CheckpointFolder::Top1After(uint64_t step) const {
+  const auto score = ScoreIn(Read("validation.json").value_or(""), step);
+  return score ? std::optional(score->top1) : std::nullopt;
+}
+
+std::optional<double> CheckpointFolder::EpochsDone() const {
+  return EpochsIn(Read("state.json").value_or(""));
 }
 
 Result<CheckpointFolder::OpenFile> CheckpointFolder::OpenOne(const std::string& name) const {

@@ -40,6 +40,10 @@ class CheckpointFolder {
   const std::vector<CheckpointFileInfo>& files() const { return files_; }
   /// Whether somebody wants it to stay.
   bool pinned() const;
+  /// What the trainer's rule goes by (common/checkpoint/summary.h): validation's result of this step, epochs;
+  /// nothing where its files do not say.
+  std::optional<double> Top1After(uint64_t step) const;
+  std::optional<double> EpochsDone() const;
 
   struct OpenFile {
     UniqueFd fd;
@@ -51,6 +55,7 @@ class CheckpointFolder {
  private:
   CheckpointFolder(std::filesystem::path path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   Result<UniqueFd> OpenIn(const std::string& name) const;
+  Result<std::string> Read(const std::string& name) const;
   Status ReadManifest(const std::string& sha256);
 
   std::filesystem::path path_;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,12 +19,18 @@ namespace imgd {
 namespace {
 
 /// Of which also those that are gone are listed.
-constexpr int kMostGone = 1000;
+constexpr size_t kMostGone = 1000;
 constexpr size_t kPage = 1000;
 
-/// Generation and step.
+/// Step and generation.
 using Place = std::pair<uint64_t, uint64_t>;
 using Scores = std::map<Place, v1::EpochMetrics>;
+
+/// A checkpoint as it is told of, and what the rule wants to know besides.
+struct Listed {
+  v1::ReportedCheckpoint shown;
+  std::optional<double> epochs;  ///< done by then
+};
 
 /// The job's events of a kind, the newest first, until `take` says false.
 Status EachNewest(JobId id, EventKind kind, Reader& reader,
@@ -43,30 +51,44 @@ Result<Scores> ScoresOf(JobId id, Reader& reader) {
   IMGD_TRY(EachNewest(id, EventKind::kEpoch, reader, [&out](const StoredEvent& event) {
     v1::EpochMetrics score;
     if (score.ParseFromString(event.payload))
-      out.emplace(Place(event.generation.value(), score.step()), score);
+      out.emplace(Place(score.step(), event.generation.value()), score);
     return true;
   }));
   return out;
 }
 
-/// Whether it is there, which files it has, and whether somebody has pinned it.
-void LookInto(v1::ReportedCheckpoint& out) {
-  const auto folder = CheckpointFolder::Open(out.checkpoint().path(), out.checkpoint().manifest_sha256());
+/// Whether it is there, which files it has, whether somebody has pinned it, and what the trainer left in it.
+void LookInto(const JobSpec::Checkpoint& rule, Listed& out) {
+  auto& shown = out.shown;
+  const auto& written = shown.checkpoint();
+  const auto folder = CheckpointFolder::Open(written.path(), written.manifest_sha256());
   if (!folder && folder.error().code == ErrorCode::kNotFound) {
-    out.set_presence(v1::CHECKPOINT_PRESENCE_GONE);
+    shown.set_presence(v1::CHECKPOINT_PRESENCE_GONE);
     return;
   }
   if (!folder) {
-    out.set_unseen(folder.error().ToString());
+    shown.set_unseen(folder.error().ToString());
     return;
   }
-  out.set_presence(v1::CHECKPOINT_PRESENCE_HERE);
+  shown.set_presence(v1::CHECKPOINT_PRESENCE_HERE);
   for (const auto& file : folder->files()) {
-    auto& added = *out.add_files();
+    auto& added = *shown.add_files();
     added.set_name(file.name);
     added.set_size_bytes(file.size_bytes);
   }
-  if (folder->pinned()) out.add_kept_as("pinned");
+  if (folder->pinned()) shown.add_kept_as("pinned");
+  if (const auto top1 = folder->Top1After(written.step())) shown.set_val_top1(*top1);
+  if (rule.keep_every_epochs > 0) out.epochs = folder->EpochsDone();
+}
+
+/// Of one whose files imgd does not see: as the start reported that wrote it or, where that was cut short, a
+/// later one that went on from it.
+void TakeReported(const Scores& scores, Listed& out) {
+  const auto& written = out.shown.checkpoint();
+  const auto score = scores.lower_bound(Place(written.step(), written.generation()));
+  if (score == scores.end() || score->first.first != written.step()) return;
+  out.shown.set_val_top1(score->second.val_top1());
+  out.epochs = score->second.epoch();
 }
 
 void AddPlaced(size_t place, int most, const char* first, const char* other, v1::ReportedCheckpoint& out) {
@@ -77,23 +99,26 @@ void AddPlaced(size_t place, int most, const char* first, const char* other, v1:
   }
 }
 
-/// By the job file's rule, as the trainer applies it (common/checkpoint/retention.h). `all` is newest first.
-void SayWhyKept(const JobSpec::Checkpoint& rule, const Scores& scores,
-                std::vector<v1::ReportedCheckpoint*> all) {
-  std::erase_if(all, [](const auto* one) { return one->presence() == v1::CHECKPOINT_PRESENCE_GONE; });
-  for (size_t i = 0; i < all.size(); ++i) AddPlaced(i, rule.keep, "last", "newest", *all[i]);
-  for (auto* one : all) {
-    const uint64_t step = one->checkpoint().step();
-    if (rule.keep_every_steps > 0 && step % static_cast<uint64_t>(rule.keep_every_steps) == 0)
-      one->add_kept_as(fmt::format("every {} steps", rule.keep_every_steps));
-    const auto score = scores.find(Place(one->checkpoint().generation(), step));
-    if (rule.keep_every_epochs > 0 && score != scores.end() &&
-        score->second.epoch() % static_cast<uint32_t>(rule.keep_every_epochs) == 0)
-      one->add_kept_as(fmt::format("every {} epochs", rule.keep_every_epochs));
+/// By the job file's rule, as the trainer applies it (common/checkpoint/retention.h). `listed` has the newest
+/// first.
+void SayWhyKept(const JobSpec::Checkpoint& rule, std::vector<Listed>& listed) {
+  std::vector<Listed*> all;
+  for (auto& one : listed) {
+    if (one.shown.presence() != v1::CHECKPOINT_PRESENCE_GONE) all.push_back(&one);
   }
-  std::erase_if(all, [](const auto* one) { return !one->has_val_top1(); });
-  std::ranges::stable_sort(all, std::ranges::greater(), &v1::ReportedCheckpoint::val_top1);
-  for (size_t i = 0; i < all.size(); ++i) AddPlaced(i, rule.keep_best, "best", "best", *all[i]);
+  for (size_t i = 0; i < all.size(); ++i) AddPlaced(i, rule.keep, "last", "newest", all[i]->shown);
+  for (auto* one : all) {
+    auto& shown = one->shown;
+    const uint64_t step = shown.checkpoint().step();
+    if (rule.keep_every_steps > 0 && step % static_cast<uint64_t>(rule.keep_every_steps) == 0)
+      shown.add_kept_as(fmt::format("every {} steps", rule.keep_every_steps));
+    if (rule.keep_every_epochs > 0 && one->epochs && std::fmod(*one->epochs, rule.keep_every_epochs) == 0)
+      shown.add_kept_as(fmt::format("every {} epochs", rule.keep_every_epochs));
+  }
+  std::erase_if(all, [](const auto* one) { return !one->shown.has_val_top1(); });
+  std::ranges::stable_sort(all, std::ranges::greater(),
+                           [](const auto* one) { return one->shown.val_top1(); });
+  for (size_t i = 0; i < all.size(); ++i) AddPlaced(i, rule.keep_best, "best", "best", all[i]->shown);
 }
 
 }  // namespace
@@ -101,29 +126,31 @@ void SayWhyKept(const JobSpec::Checkpoint& rule, const Scores& scores,
 Status FillCheckpoints(JobId id, Reader& reader, v1::ListCheckpointsResponse& out) {
   IMGD_ASSIGN(const auto row, reader.Job(id, true));
   if (!row) return tl::unexpected(NoJob(id));
+  const auto spec = ParseJobFile(row->yaml.value_or(""), "");
+  const auto rule = spec ? spec->checkpoint : JobSpec::Checkpoint();
   IMGD_ASSIGN(const auto scores, ScoresOf(id, reader));
   const auto unseen = WhyCheckpointsUnseen(row->job);
+  std::vector<Listed> all;
   IMGD_TRY(EachNewest(id, EventKind::kCheckpoint, reader, [&](const StoredEvent& event) {
-    const bool old = out.checkpoints_size() >= kMostGone;
-    v1::ReportedCheckpoint one;
-    one.mutable_checkpoint()->ParseFromString(event.payload);
-    const auto& written = one.checkpoint();
-    one.set_time_us(event.time_us);
-    one.set_name(CheckpointName(Generation(written.generation()), written.step()));
-    if (const auto score = scores.find(Place(written.generation(), written.step())); score != scores.end())
-      one.set_val_top1(score->second.val_top1());
+    const bool old = all.size() >= kMostGone;
+    Listed one;
+    auto& shown = one.shown;
+    shown.mutable_checkpoint()->ParseFromString(event.payload);
+    const auto& written = shown.checkpoint();
+    shown.set_time_us(event.time_us);
+    shown.set_name(CheckpointName(Generation(written.generation()), written.step()));
     if (unseen) {
-      one.set_unseen(unseen->ToString());
+      shown.set_unseen(unseen->ToString());
     } else {
-      LookInto(one);
+      LookInto(rule, one);
     }
-    if (!old || one.presence() == v1::CHECKPOINT_PRESENCE_HERE) *out.add_checkpoints() = std::move(one);
+    const bool here = shown.presence() == v1::CHECKPOINT_PRESENCE_HERE;
+    if (!here) TakeReported(scores, one);
+    if (!old || here) all.push_back(std::move(one));
     return !(old && unseen);
   }));
-  const auto spec = ParseJobFile(row->yaml.value_or(""), "");
-  auto& all = *out.mutable_checkpoints();
-  SayWhyKept(spec ? spec->checkpoint : JobSpec::Checkpoint(), scores,
-             {all.pointer_begin(), all.pointer_end()});
+  SayWhyKept(rule, all);
+  for (auto& one : all) *out.add_checkpoints() = std::move(one.shown);
   return {};
 }
 

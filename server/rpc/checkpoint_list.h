@@ -11,8 +11,9 @@
 /// The checkpoints that a job's ranks reported.
 namespace imgd {
 
-/// Looks into their folders, and so may wait for a disk. Errors: kNotFound where there is no such job; the
-/// reader's.
+/// Looks into their folders, and so may wait for a disk. How good they are and why they stay is read there;
+/// of those that imgd does not see it is as the job reported it. Errors: kNotFound where there is no such
+/// job; the reader's.
 Status FillCheckpoints(JobId id, Reader& reader, v1::ListCheckpointsResponse& out);
 
 /// What was reported of the one with this CheckpointName(), however many came after it; nothing where none

@@ -63,10 +63,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListCheckpoints(grpc::CallbackServerCo
                                                           const v1::ListCheckpointsRequest* request,
                                                           v1::ListCheckpointsResponse* response) {
   auto* reactor = context->DefaultReactor();
-  // A shared folder may be slow, or hang: others don't wait for it.
-  const bool posted = pool_->TryPostSlow([request, response, reactor](Reader& reader) {
-    reactor->Finish(StatusOfRecord(FillCheckpoints(JobId(request->id()), reader, *response)));
-  });
+  const bool posted =
+      pool_->TryPostSlow(ReadPool::Lane::kFolders, [request, response, reactor](Reader& reader) {
+        reactor->Finish(StatusOfRecord(FillCheckpoints(JobId(request->id()), reader, *response)));
+      });
   if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;
 }

@@ -270,7 +270,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
     reactor->Finish(ToStatus(spec.error()));
   } else if (!spec->sweep) {
     submit(*spec);
-  } else if (!pool_->TryPostSlow([submit, spec = std::move(*spec)](Reader&) mutable { submit(spec); })) {
+  } else if (!pool_->TryPostSlow(ReadPool::Lane::kWork,
+                                 [submit, spec = std::move(*spec)](Reader&) mutable { submit(spec); })) {
     // To make and check thousands of files takes seconds, which is why it is done there.
     reactor->Finish(ToStatus(Busy()));
   }
@@ -445,7 +446,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListLogs(grpc::CallbackServerContext* 
   const auto fill = [this, request, response, reactor](Reader& reader) {
     reactor->Finish(StatusOf(FillLogPage(*request, engine_->log_folder(), reader, *response)));
   };
-  const bool posted = IsSearch(*request) ? pool_->TryPostSlow(fill) : pool_->TryPost(fill);
+  const bool posted =
+      IsSearch(*request) ? pool_->TryPostSlow(ReadPool::Lane::kWork, fill) : pool_->TryPost(fill);
   if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;
 }

@@ -46,6 +46,14 @@ struct KindsRpc : RpcTest {
                                 set.made_by() == 0 ? "" : fmt::format(" by {}", set.made_by())));
     return out;
   }
+  void Register(const std::string& name, const std::string& address) {
+    v1::RegisterDatasetRequest request;
+    request.mutable_dataset()->set_name(name);
+    request.mutable_dataset()->set_address(address);
+    v1::RegisterDatasetResponse response;
+    Context context;
+    ASSERT_TRUE(v1::DatasetService::NewStub(channel)->RegisterDataset(&context, request, &response).ok());
+  }
   void Run(FakeAgent& agent, std::vector<v1::RankExit> exits) {
     const auto run = Prepare(agent);
     agent.Phase(run, v1::RUN_PHASE_RUNNING);
@@ -172,6 +180,17 @@ TEST_F(KindsRpc, OneThatFailsTakesItsNameBackAndEndsThoseAfterIt) {
   EXPECT_THAT(Datasets(), IsEmpty());
 }
 
+TEST_F(KindsRpc, ASetThatSomebodyRegistersBesideItsConversionIsStillToBeMade) {
+  FakeAgent agent(channel, "a", 1);
+  const auto conversion = Submit(kConversion);
+  Register("shapes", "/data/out");
+  EXPECT_THAT(Datasets(), ElementsAre(fmt::format("shapes /data/out by {}", conversion)));
+  EXPECT_THAT(Refused(Training("")), HasSubstr("is still to be made"));
+  Run(agent, {MakeExit(0, 0)});
+  WaitFor(conversion, v1::JOB_STATE_COMPLETED);
+  EXPECT_THAT(Datasets(), ElementsAre("shapes /data/out"));
+}
+
 TEST_F(KindsRpc, ANameIsOfOneSet) {
   const auto first = Submit(kConversion);
   EXPECT_THAT(
@@ -180,12 +199,7 @@ TEST_F(KindsRpc, ANameIsOfOneSet) {
   daemon.reset();
   StartDaemon();
   EXPECT_THAT(Datasets(), ElementsAre(fmt::format("shapes /data/out by {}", first)));
-  v1::RegisterDatasetRequest request;
-  request.mutable_dataset()->set_name("other");
-  request.mutable_dataset()->set_address("/elsewhere");
-  v1::RegisterDatasetResponse response;
-  Context context;
-  ASSERT_TRUE(v1::DatasetService::NewStub(channel)->RegisterDataset(&context, request, &response).ok());
+  Register("other", "/elsewhere");
   EXPECT_THAT(Refused("name: c\nconvert: {source: /x, target: /y, register: other}\n"),
               HasSubstr("convert.register: 'other' stands for /elsewhere already"));
   EXPECT_GT(Submit("name: c\nconvert: {source: /x, target: /elsewhere, register: other}\n"), 0u);

@@ -65,10 +65,11 @@ grpc::ServerUnaryReactor* UsageServiceImpl::ListUsageOverTime(grpc::CallbackServ
                                                               const v1::ListUsageOverTimeRequest* request,
                                                               v1::ListUsageOverTimeResponse* response) {
   auto* reactor = context->DefaultReactor();
-  const bool posted = pool_->TryPostSlow([this, request, response, reactor](Reader& reader) {
-    const auto filled = FillUsageOverTime(*request, clock_->Wall(), reader, *response);
-    reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
-  });
+  const bool posted =
+      pool_->TryPostSlow(ReadPool::Lane::kWork, [this, request, response, reactor](Reader& reader) {
+        const auto filled = FillUsageOverTime(*request, clock_->Wall(), reader, *response);
+        reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
+      });
   if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;
 }

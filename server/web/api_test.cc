@@ -284,9 +284,12 @@ TEST_F(ApiTest, EachRouteIsACallOfGrpcWithItsPathsFields) {
   const Json document = Json::parse(web::OpenApiDocument());
   EXPECT_EQ(document["openapi"], "3.1.0");
   EXPECT_EQ(document["paths"]["/api/v1/jobs/{id}"]["get"]["operationId"], "GetJob");
+  for (const char* status : {"400", "499", "500", "503", "504"})
+    EXPECT_TRUE(document["paths"]["/api/v1/jobs/{id}"]["get"]["responses"].contains(status)) << status;
   const Json& file = document["paths"]["/api/v1/jobs/{id}/checkpoints/{name}/files/{file}"]["get"];
   EXPECT_EQ(file["x-imgd-scope"], "submit");
   EXPECT_TRUE(file["responses"]["206"]["content"].contains("application/octet-stream"));
+  EXPECT_EQ(file["responses"]["500"]["description"], "The file is not as its manifest says");
   const Json& schemas = document["components"]["schemas"];
   EXPECT_EQ(schemas["Job"]["properties"]["id"]["type"], "string");
   EXPECT_EQ(schemas["CancelJobRequest"]["properties"]["actor"]["anyOf"],

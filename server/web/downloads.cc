@@ -33,8 +33,8 @@ class FileSource final : public BodySource, public std::enable_shared_from_this<
   uint64_t bytes() const override { return bytes_; }
   void Next(std::function<void(Result<std::string>)> done) override {
     const auto kept = std::make_shared<std::function<void(Result<std::string>)>>(std::move(done));
-    const bool posted =
-        pool_->TryPostSlow([self = shared_from_this(), kept](Reader&) { (*kept)(self->Read()); });
+    const bool posted = pool_->TryPostSlow(
+        ReadPool::Lane::kFolders, [self = shared_from_this(), kept](Reader&) { (*kept)(self->Read()); });
     if (!posted) (*kept)(tl::unexpected(TooBusy()));
   }
 
@@ -160,7 +160,7 @@ std::optional<ByteRange> RangeOf(std::string_view header, uint64_t size) {
 Handler CheckpointFileHandler(ReadPool* pool) {
   return [pool](Request request, const Answer& answer) {
     const auto kept = std::make_shared<Request>(std::move(request));
-    const bool posted = pool->TryPostSlow([pool, kept, answer](Reader& reader) {
+    const bool posted = pool->TryPostSlow(ReadPool::Lane::kFolders, [pool, kept, answer](Reader& reader) {
       auto response = Send(*kept, reader, pool);
       answer(response ? std::move(*response) : ApiErrorResponse({response.error()}));
     });

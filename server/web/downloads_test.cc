@@ -56,6 +56,18 @@ struct DownloadsTest : RpcTest {
     std::ofstream(path / "model.safetensors") << content;
     return Manifest(path, step, "model.safetensors", content.size());
   }
+  /// What validation found of one of generation 1, beside it.
+  void Validated(uint64_t step, double top1, uint64_t of_step) {
+    std::ofstream(root / "g1" / fmt::format("step{}", step) / "validation.json")
+        << Json{{"step", of_step}, {"top1", top1}}.dump();
+  }
+  static v1::TrainerEvent EpochEvent(uint64_t step, double top1) {
+    v1::TrainerEvent event;
+    event.mutable_epoch()->set_epoch(static_cast<uint32_t>(step));
+    event.mutable_epoch()->set_step(step);
+    event.mutable_epoch()->set_val_top1(top1);
+    return event;
+  }
   static v1::TrainerEvent Manifest(const std::filesystem::path& path, uint64_t step, const std::string& name,
                                    size_t bytes) {
     const Json file = {{"name", name}, {"size", bytes}, {"sha256", std::string(64, 'a')}};
@@ -139,17 +151,11 @@ TEST_F(DownloadsTest, HeadSaysHowLongAFileIsAndSendsNothingOfIt) {
 
 TEST_F(DownloadsTest, ACheckpointSaysHowGoodItIsAndWhyItStays) {
   std::vector<v1::TrainerEvent> events;
-  const auto validated = [&events](uint64_t step, double top1) {
-    v1::TrainerEvent event;
-    event.mutable_epoch()->set_epoch(static_cast<uint32_t>(step));
-    event.mutable_epoch()->set_step(step);
-    event.mutable_epoch()->set_val_top1(top1);
-    events.push_back(event);
-  };
-  for (uint64_t step = 1; step <= 6; ++step) {
-    events.push_back(Written(step, "weights"));
-    if (step != 6) validated(step, step == 2 ? 0.75 : 0.5);
-  }
+  for (uint64_t step = 1; step <= 6; ++step) events.push_back(Written(step, "weights"));
+  events.push_back(EpochEvent(3, 0.875));
+  Validated(2, 0.75, 2);
+  Validated(4, 0.5, 4);
+  Validated(5, 0.9375, 4);  // of other weights
   std::filesystem::remove_all(root / "g1/step3");
   std::ofstream(root / "g1/step1/pinned") << "the paper's\n";
   agent->Events(run, 0, 2, events);
@@ -160,7 +166,18 @@ TEST_F(DownloadsTest, ACheckpointSaysHowGoodItIsAndWhyItStays) {
       kept, testing::ElementsAre("g1-step6 [\"last\"]", "g1-step5 [\"newest 2\"]", "g1-step4 [\"newest 3\"]",
                                  "g1-step3 []", "g1-step2 [\"best\"]", "g1-step1 [\"pinned\"]"));
   EXPECT_EQ(listed[4]["val_top1"], 0.75);
-  EXPECT_FALSE(listed[0].contains("val_top1")) << "it was not validated";
+  EXPECT_EQ(listed[3]["val_top1"], 0.875) << "as it was reported: it is gone";
+  for (const size_t i : {0u, 1u, 5u}) EXPECT_FALSE(listed[i].contains("val_top1")) << "it was not validated";
+}
+
+TEST_F(DownloadsTest, OfOneThatIsUnseenItsOwnStartOrALaterOneSaysHowGoodItIs) {
+  agent->Events(run, 0, 2,
+                {CheckpointEvent(root / "g0/step5", 5, 0), CheckpointEvent(root / "g1/step6", 6, 1),
+                 CheckpointEvent(root / "g2/step5", 5, 2), EpochEvent(5, 0.75), EpochEvent(6, 0.5)});
+  const Json listed = Checkpoints();
+  EXPECT_FALSE(listed[0].contains("val_top1")) << "g2-step5: an earlier start had other weights then";
+  EXPECT_EQ(listed[1]["val_top1"], 0.5);
+  EXPECT_EQ(listed[2]["val_top1"], 0.75) << "g0-step5: the next start began with it";
 }
 
 TEST_F(DownloadsTest, OneThatAThousandCameAfterIsStillThere) {

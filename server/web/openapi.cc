@@ -144,7 +144,10 @@ void AddRefusals(Json& responses) {
       {"413", "The body is too long"},
       {"415", "The body is not said to be JSON"},
       {"429", "Too much waits, or nothing can be stored now"},
+      {"499", "imgd ended before it answered"},
+      {"500", "Something of imgd's, or that it reads, is broken"},
       {"503", "imgd begins or ends"},
+      {"504", "It took too long"},
   };
   for (const auto& [status, description] : kRefusals)
     responses[status] = {{"description", description},
@@ -257,7 +260,6 @@ void AddMonitoring(Json& paths) {
   Json relayed = OtherOperation("GetRelayedMetricsPage", "Monitoring", Scope::kView,
                                 "What the node's agent shows, in the same format", TextContent("text/plain"),
                                 Json::array({PathParameter("name", {{"type", "string"}, {"minLength", 1}})}));
-  relayed["responses"]["504"] = relayed["responses"]["404"];
   relayed["responses"]["504"]["description"] = "The agent did not answer in time";
   paths[kRelayedMetricsPath]["get"] = std::move(relayed);
   const Json target = {{"type", "object"},
@@ -295,7 +297,6 @@ void AddFiles(Json& paths) {
   responses["206"]["description"] = "The bytes that Range names";
   responses["416"] = responses["404"];
   responses["416"]["description"] = "Range names no byte of the file; Content-Range says how many it has";
-  responses["500"] = responses["404"];
   responses["500"]["description"] = "The file is not as its manifest says";
   paths[kCheckpointFilePath]["get"] = std::move(file);
 }

@@ -1,5 +1,7 @@
 #include <google/protobuf/util/json_util.h>
 
+#include <filesystem>
+#include <fstream>
 #include <future>
 
 #include "imgd/v1/report.pb.h"
@@ -125,6 +127,51 @@ TEST_F(ReportsTest, ARunByHandIsSeenFromItsStartToItsEnd) {
   logs.set_id(id);
   EXPECT_THAT(Logs(logs), ElementsAre("0: late file"));
   EXPECT_EQ(Cancel(id).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(ReportsTest, ItsCheckpointsSayHowGoodTheyAreAndWhyTheyStay) {
+  const auto root = folder / "mine";
+  std::string start = kStart;
+  start.replace(start.find("/c/mine"), 7, root.native());
+  start.replace(start.find("name: mine"), 10,
+                R"(name: mine\ndata: {train: /d}\ncheckpoint: {keep: 1, keep_every_epochs: 2})");
+  const uint64_t id = Start(start).job_id();
+  const auto write = [&root](uint64_t step, const std::string& file, const std::string& text) {
+    const auto path = root / "g0" / fmt::format("step{}", step);
+    std::filesystem::create_directories(path);
+    std::ofstream(path / file) << text;
+  };
+  const double top1s[] = {0.75, 0.5, 0.25};
+  uint64_t sequence = 0;
+  for (uint64_t epoch = 1; epoch <= 3; ++epoch) {
+    const uint64_t step = epoch * 10;
+    const double top1 = top1s[epoch - 1];
+    write(step, "validation.json", fmt::format(R"({{"step": {}, "top1": {}}})", step, top1));
+    write(step, "state.json", fmt::format(R"({{"epoch": {}}})", epoch));
+    write(step, "manifest.json", "{}");
+    Report(id, fmt::format(R"({{"sequence": {}, "checkpoint": {{"path": "{}/g0/step{}", "step": {}}}}},)"
+                           R"({{"sequence": {}, "epoch": {{"epoch": {}, "step": {}, "val_top1": {}}}}})",
+                           sequence + 1, root.native(), step, step, sequence + 2, epoch, step, top1));
+    sequence += 2;
+  }
+  const auto checkpoints = [&] {
+    v1::ListCheckpointsRequest request;
+    request.set_id(id);
+    v1::ListCheckpointsResponse response;
+    Context context;
+    EXPECT_TRUE(jobs->ListCheckpoints(&context, request, &response).ok());
+    std::vector<std::string> out;
+    for (const auto& one : response.checkpoints()) {
+      const std::vector<std::string> kept(one.kept_as().begin(), one.kept_as().end());
+      out.push_back(fmt::format("{} {} {}", one.name(), one.val_top1(), fmt::join(kept, ", ")));
+    }
+    return out;
+  };
+  const std::vector<std::string> all = {"g0-step30 0.25 last", "g0-step20 0.5 every 2 epochs",
+                                        "g0-step10 0.75 best"};
+  EXPECT_EQ(checkpoints(), all);
+  std::filesystem::remove_all(root);
+  EXPECT_EQ(checkpoints(), all) << "as they were reported";
 }
 
 TEST_F(ReportsTest, EventsAreStoredOnceAndWithoutGapsAlsoOverARestart) {
