@@ -68,6 +68,13 @@ tl::expected<std::vector<SweepMember>, std::vector<Error>> MakeSweepMembers(cons
       return tl::unexpected(
           NameMember(PlaceJobErrors(std::move(checked).error(), text, file, changes), member));
     }
+    if (checked->kind != spec.kind) {
+      return tl::unexpected(std::vector<Error>{Error{
+          .code = ErrorCode::kInvalidArgument,
+          .message = fmt::format("its kind is {}, and that of the file {}; a sweep's jobs are of one kind",
+                                 NameOf(checked->kind), NameOf(spec.kind)),
+          .file = member}});
+    }
     members.push_back({std::move(values), std::move(*checked)});
   }
   return members;

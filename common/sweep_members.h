@@ -17,8 +17,8 @@ struct SweepMember {
   JobSpec spec;                    ///< its text is the sweep's file with the values set, and without `sweep`
 };
 
-/// The members, each checked as any job file. `spec` is of `text`, with a sweep. Errors: all of the first
-/// member that has some, each of which says which member it is.
+/// The members, each checked as any job file, and all of the kind that the file is of. `spec` is of `text`,
+/// with a sweep. Errors: all of the first member that has some, each of which says which member it is.
 tl::expected<std::vector<SweepMember>, std::vector<Error>> MakeSweepMembers(const std::string& text,
                                                                             const std::string& file,
                                                                             const JobSpec& spec);

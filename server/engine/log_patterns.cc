@@ -72,7 +72,8 @@ std::vector<LogPattern> MakeBuiltIn() {
       // What is full.
       label("cuda-oom",
             R"(CUDA out of memory|CUDA error: out of memory|torch\.(cuda\.)?OutOfMemoryError|)"
-            R"(CUBLAS_STATUS_ALLOC_FAILED|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation)",
+            R"(CU(BLAS|DNN)_STATUS_ALLOC_FAILED|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|)"
+            R"(Cuda failure (\d+ )?'out of memory')",
             "the GPU's memory is full: a smaller batch may fit"),
       label(
           "shm",
@@ -121,6 +122,17 @@ std::vector<LogPattern> MakeBuiltIn() {
   };
 }
 
+/// The operator's pattern with the name of a built-in one.
+LogPattern InPlaceOf(const LogPattern& built_in, LogPattern own) {
+  if (own.match.empty()) {
+    own.match = built_in.match;
+    if (own.label.empty()) own.label = built_in.label;
+  }
+  own.collective = built_in.collective;
+  own.gpu = built_in.gpu;
+  return own;
+}
+
 }  // namespace
 
 const std::vector<LogPattern>& BuiltInPatterns() {
@@ -129,26 +141,20 @@ const std::vector<LogPattern>& BuiltInPatterns() {
 }
 
 std::vector<LogPattern> AllPatterns(std::vector<LogPattern> own, bool built_in) {
-  const std::vector<LogPattern>& known = BuiltInPatterns();
-  for (auto& pattern : own) {
-    const auto same = std::find_if(known.begin(), known.end(), [&pattern](const LogPattern& other) {
-      return other.name == pattern.name;
-    });
-    if (same == known.end() || !pattern.match.empty()) continue;
-    pattern.match = same->match;
-    pattern.collective = same->collective;
-    pattern.gpu = same->gpu;
-    if (pattern.label.empty()) pattern.label = same->label;
-  }
-  std::vector<LogPattern> all;
-  for (const auto& pattern : own) {
-    if (!pattern.ignored) all.push_back(pattern);
-  }
-  for (const auto& pattern : known) {
-    const bool named = std::any_of(
+  std::vector<LogPattern> known;
+  for (const auto& pattern : BuiltInPatterns()) {
+    const auto same = std::find_if(
         own.begin(), own.end(), [&pattern](const LogPattern& other) { return other.name == pattern.name; });
-    if (built_in && !named) all.push_back(pattern);
+    if (same != own.end()) {
+      known.push_back(InPlaceOf(pattern, std::move(*same)));
+      own.erase(same);
+    } else if (built_in) {
+      known.push_back(pattern);
+    }
   }
+  std::vector<LogPattern> all = std::move(own);
+  all.insert(all.end(), known.begin(), known.end());
+  std::erase_if(all, [](const LogPattern& pattern) { return pattern.ignored; });
   return all;
 }
 

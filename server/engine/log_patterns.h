@@ -26,7 +26,8 @@ struct LogPattern {
 /// memory and full disks. What breaks everything else comes first.
 const std::vector<LogPattern>& BuiltInPatterns();
 
-/// The operator's, then the built-in ones (where `built_in`) that none of them has the name of.
+/// The operator's, then the built-in ones (where `built_in`). One of the operator's that has the name of a
+/// built-in one stands in that one's place, and is of collectives or GPUs as that is.
 std::vector<LogPattern> AllPatterns(std::vector<LogPattern> own, bool built_in);
 
 /// Why the regular expression can't be used; empty where it can.

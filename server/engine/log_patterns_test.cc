@@ -83,6 +83,21 @@ TEST(LogPatterns, TheOperatorsComeFirstAndMayReplaceOrSwitchOffTheBuiltInOnes) {
   EXPECT_FALSE(LogMatcher({}).Find({"CUDA out of memory"}));
 }
 
+TEST(LogPatterns, OneWithABuiltInNameStandsInThatOnesPlace) {
+  using enum PatternAction;
+  const LogMatcher matcher(AllPatterns({{.name = "nccl", .action = kNoRetry},
+                                        {.name = "nccl-timeout", .match = "ring is stuck", .action = kRetry},
+                                        {.name = "gpu-lost", .match = "no answer", .action = kExcludeNode}},
+                                       true));
+  const std::string nccl = "ncclSystemError: System call failed";
+  EXPECT_EQ(matcher.Find({nccl})->action, kNoRetry);
+  EXPECT_EQ(matcher.Find({nccl, "uncorrectable ECC error encountered"})->pattern, "ecc");
+  EXPECT_EQ(matcher.Find({nccl, "ring is stuck"})->pattern, "nccl-timeout");
+  EXPECT_TRUE(matcher.Find({"ring is stuck"})->collective);
+  EXPECT_EQ(matcher.Find({"no answer"})->pattern, "gpu-lost");
+  EXPECT_FALSE(matcher.Find({"no answer"}, false));
+}
+
 TEST(LogPatterns, AMessageOfSeveralLinesIsLookedThrough) {
   const LogMatcher matcher(BuiltInPatterns());
   EXPECT_EQ(matcher.FindIn("training failed\nCUDA out of memory\n")->line, "CUDA out of memory");

@@ -36,6 +36,12 @@ std::string PathAsRead(const std::string& path) {
   return path.substr(0, begin) + std::filesystem::path(path.substr(begin)).lexically_normal().native();
 }
 
+std::string ProgramAsRead(const std::string& program) {
+  if (program.find('/') == std::string::npos) return program;
+  const std::string path = std::filesystem::path(program).lexically_normal().native();
+  return path.starts_with('/') || path.starts_with("../") ? path : "./" + path;
+}
+
 std::optional<std::string_view> PartThatLeadsElsewhere(std::string_view path) {
   if (!HasPattern(path)) return std::nullopt;
   for (size_t begin = 0; begin < path.size();) {

@@ -10,6 +10,10 @@ namespace imgd {
 /// As the system reads it, behind the host of a URL too: "/data/../etc" is "/etc".
 std::string PathAsRead(const std::string& path);
 
+/// The same of a program on the nodes. Only a name without a slash is looked for in PATH; what else is not
+/// absolute goes from the folder that it runs in, and begins with "./" ("bin/x" is "./bin/x") or "../".
+std::string ProgramAsRead(const std::string& program);
+
 /// Of a path in which wildcards (glob(7)) and trainers' braces count, the first part between slashes that may
 /// lead to other folders than PathAsRead() tells: one that may become "..", a ".." (the part before it may
 /// become nothing), or braces that go on behind the slash. Nothing where there is none.

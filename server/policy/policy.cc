@@ -35,6 +35,9 @@ struct Field {
   bool of_sweep = false;                ///< the file of a sweep has it, and none of its jobs
   bool is_pattern = false;              ///< names of files, in which braces and wildcards count
   bool is_set = false;                  ///< addresses of data sets, which may have names
+  bool is_program = false;              ///< a name may be looked for in PATH
+  /// Keys by which a file may say it too.
+  std::vector<std::string> other_names = {};
 };
 
 /// The file of a sweep is bounded by what is of sweeps, and each of its jobs by the rest.
@@ -61,6 +64,16 @@ Field Pattern(Field field) {
 Field Set(Field field) {
   field.is_set = true;
   return Pattern(std::move(field));
+}
+
+Field Program(Field field) {
+  field.is_program = true;
+  return field;
+}
+
+Field OrAs(std::vector<std::string> other_names, Field field) {
+  field.other_names = std::move(other_names);
+  return field;
 }
 
 Field Span(std::string_view name, std::function<Range(const JobSpec&)> get) {
@@ -152,12 +165,13 @@ const std::vector<Field>& Fields() {
            }),
       Number("resources.gpu.memory_gib",
              [](Job job) { return static_cast<double>(job.resources.gpu_memory_gib); }),
-      Number("resources.ranks_per_node", [](Job job) { return job.resources.ranks_per_node; }),
+      OrAs({"resources.gpu.count"},
+           Number("resources.ranks_per_node", [](Job job) { return job.resources.ranks_per_node; })),
       Span("resources.ranks",
            [](Job job) {
              return Range{1.0 * job.resources.nodes * job.resources.ranks_per_node, 1.0 * job.WorldSize()};
            }),
-      Only(kTrains, Number("train.epochs", [](Job job) { return job.train.epochs; })),
+      OrAs({"phases"}, Only(kTrains, Number("train.epochs", [](Job job) { return job.train.epochs; }))),
       Only(kTrains, Span("train.global_batch", BatchesOf)),
       Only(kTrains, Number("data.workers", [](Job job) { return job.data.workers; })),
       OfSweep(Number("sweep.jobs", [](Job job) { return static_cast<double>(job.sweep->Members()); })),
@@ -170,7 +184,8 @@ const std::vector<Field>& Fields() {
       Words("secrets", [](Job job) { return job.secrets; }),
       Words("preemptible", [](Job job) { return TrueOrFalse(job.preemptible); }),
       Words("resources.gpu.model", GpuModelsOf),
-      Words("resources.capacity", CapacityOf),
+      OrAs({"resources.labels.capacity", "resources.not_labels.capacity"},
+           Words("resources.capacity", CapacityOf)),
       Words("resources.whole_nodes", [](Job job) { return TrueOrFalse(job.resources.whole_nodes); }),
       Only(kTrains, Words("model.name", [](Job job) { return Given(job.model.name); })),
       Only(kTrains, Words("model.init_from", [](Job job) { return Given(job.model.init_from); })),
@@ -180,7 +195,7 @@ const std::vector<Field>& Fields() {
       Only(kConverts, Pattern(Words("convert.source", [](Job job) { return Given(job.convert.source); }))),
       Only(kConverts, Words("convert.target", [](Job job) { return Given(job.convert.target); })),
       // The program alone: what its arguments mean nobody knows.
-      Only(kRuns, Words("command.run", [](Job job) { return Given(job.command.run.front()); })),
+      Only(kRuns, Program(Words("command.run", [](Job job) { return Given(job.command.run.front()); }))),
       Only(kRuns, Words("command.dir", [](Job job) { return Given(job.command.dir); })),
       Only(kRuns, Words("command.env", VariablesOf)),
       Words("checkpoint.dir", [](Job job) { return Given(job.checkpoint.dir); }),
@@ -225,7 +240,7 @@ std::optional<std::string> Broken(const Field& field, const Bound& bound, const 
       return fmt::format("is '{}', in which '{}' may lead to another folder; that is not allowed", given,
                          *part);
     }
-    const std::string word = PathAsRead(given);
+    const std::string word = field.is_program ? ProgramAsRead(given) : PathAsRead(given);
     const auto fits = [&bound](const std::string& value) {
       return std::any_of(bound.one_of.begin(), bound.one_of.end(), [&value](const std::string& pattern) {
         return fnmatch(pattern.c_str(), value.c_str(), 0) == 0;
@@ -288,11 +303,15 @@ Error RecipeRefusal(const Policy& policy, const RecipeBreach& breach, const std:
 }
 
 /// Also where something else stands on the way to it: "gpu: none" has no model to be filled in.
-bool IsGiven(const std::string& yaml, const std::string& field) {
+bool IsGiven(const std::string& yaml, const Field& field) {
   auto root = YamlMap::Parse(yaml, "");
   if (!root) return false;
-  auto [map, key] = PlaceOf(*root, field);
-  return map.Has(key) || !root->Errors().empty();
+  const auto has = [&root](const std::string& name) {
+    auto [map, key] = PlaceOf(*root, name);
+    return map.Has(key);
+  };
+  if (has(std::string(field.name)) || !root->Errors().empty()) return true;
+  return std::any_of(field.other_names.begin(), field.other_names.end(), has);
 }
 
 void ReadBounds(YamlMap& map, std::string_view key, std::map<std::string, Bound>& bounds) {
@@ -436,8 +455,8 @@ tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& polic
     if (!IsFor(policy, owner, spec.project)) continue;
     std::vector<std::string> sets;
     for (const auto& [field, value] : policy.defaults) {
-      if (IsOf(*FieldOf(field), spec) && !IsGiven(yaml, field))
-        sets.push_back(fmt::format("{}={}", field, value));
+      const Field& of = *FieldOf(field);
+      if (IsOf(of, spec) && !IsGiven(yaml, of)) sets.push_back(fmt::format("{}={}", field, value));
     }
     if (sets.empty()) continue;
     auto text = ChangeJobText(yaml, file, JobChangesOf(sets));

@@ -172,11 +172,25 @@ TEST(Policy, OfCommandsTheProgramItsFolderAndItsVariables) {
   EXPECT_THAT(refused("run: [/opt/team/../bin/x]"),
               HasSubstr("command.run: is '/opt/bin/x', and one of torchrun, /opt/team/* is allowed"));
   EXPECT_THAT(refused("run: 'torchrun x.py'"), HasSubstr("command.run: is '/bin/sh'"));
+  EXPECT_THAT(refused("run: [./torchrun], dir: /shared/a"), HasSubstr("command.run: is './torchrun'"))
+      << "it is no program of PATH";
   EXPECT_THAT(refused("run: [torchrun], dir: /shared/../etc"),
               HasSubstr("command.dir: is '/etc', and /shared/* is allowed by policy tools"));
   EXPECT_THAT(refused("run: [torchrun], env: {LD_PRELOAD: /x.so}"),
               HasSubstr("command.env: is 'LD_PRELOAD'"));
   EXPECT_EQ(Refused(policies, kJob), "") << "it is no command";
+}
+
+TEST(Policy, AProgramInTheFolderOfTheCommandIsNoneOfPath) {
+  const auto policies = Read("policies: [{name: own, one_of: {command.run: ['py*', ./run.sh, './bin/*']}}]");
+  const auto refused = [&](const std::string& program) {
+    return Refused(policies, fmt::format("name: a\ncommand: {{run: ['{}']}}\n", program));
+  };
+  for (const char* allowed : {"python3", "./run.sh", "x/../run.sh", "./bin/a", "bin/a"})
+    EXPECT_EQ(refused(allowed), "") << allowed;
+  for (const char* other : {"run.sh", "./python3", "python/x", "bin/../x", "./bin/../../x", "bin/../../x",
+                            "s3://../../x", "/run.sh"})
+    EXPECT_THAT(refused(other), HasSubstr("is allowed by policy own")) << other;
 }
 
 TEST(Policy, ASweepIsBoundedAsOneAndItsJobsByThemselves) {
@@ -210,6 +224,30 @@ TEST(Policy, FillsInWhatIsLeftOutBeforeItBounds) {
   EXPECT_EQ(job->spec.checkpoint.dir, "/shared/c");
   EXPECT_THAT(job->yaml, AllOf(HasSubstr("time_limit: 24h"), HasSubstr("dir: /shared/c")));
   EXPECT_EQ(Apply(policies, "name: a\ntime_limit: 1h\ndata: {train: /d}\n")->spec.time_limit_ms, 3600 * 1000);
+}
+
+TEST(Policy, WhatTheFileSaysByAnotherNameIsNotFilledIn) {
+  const auto policies = Read(
+      "policies: [{name: house, defaults: {resources.ranks_per_node: 8, resources.capacity: on_demand, "
+      "train.epochs: 90}}]");
+  const auto filled = [&](const std::string& more) {
+    const auto job = Apply(policies, kJob + more);
+    EXPECT_TRUE(job) << job.error().front().ToString();
+    return job ? job->spec : JobSpec();
+  };
+  EXPECT_EQ(filled("resources: {gpu: {count: 4}}\n").resources.ranks_per_node, 4);
+  EXPECT_EQ(filled("resources: {gpu: none}\n").resources.ranks_per_node, 8) << "it says nothing of it";
+  const auto spot = filled("resources: {labels: {capacity: spot}}\n").resources;
+  EXPECT_EQ(spot.labels.at("capacity"), std::vector<std::string>{"spot"});
+  EXPECT_TRUE(spot.not_labels.empty());
+  EXPECT_EQ(filled("resources: {not_labels: {capacity: spot}}\n").resources.not_labels.size(), 1u);
+  EXPECT_EQ(filled("phases: [{until: 9}, {until: 18}]\n").train.epochs, 18);
+  EXPECT_EQ(filled("").train.epochs, 90);
+  const auto bounded = Read(
+      "policies: [{name: house, defaults: {resources.capacity: on_demand}, "
+      "one_of: {resources.capacity: [on_demand]}}]");
+  EXPECT_THAT(Refused(bounded, std::string(kJob) + "resources: {labels: {capacity: spot}}\n"),
+              HasSubstr("resources.capacity: is 'spot', and on_demand is allowed by policy house"));
 }
 
 TEST(Policy, WordsMatchOneOfThePatterns) {
@@ -406,6 +444,8 @@ TEST(Policy, TrainingFollowsOneOfTheRecipesButForWhatIsTheJobsOwn) {
       "name: mine\nseed: 7\nresources: {nodes: 4}\nmodel: {name: resnet50}\ndata: {train: /d, workers: 3}\n"
       "train: {epochs: 90, global_batch: 256, threads: 2}\noptimizer: {lr: 0.1}\n";
   EXPECT_EQ(Refused(policies, follows), "");
+  EXPECT_EQ(Refused(policies, follows + "notify: [mail, {to: ops, when: [failed]}]\n"), "")
+      << "who is told of it";
   EXPECT_EQ(Refused(policies, "name: b\nmodel: {name: resnet18}\ndata: {train: /d}\ntrain: {epochs: 10}\n"),
             "job.yaml:4:17: train.epochs: is 10, and recipe rn18 has 90; one of rn50, rn18 is allowed by "
             "policy house "

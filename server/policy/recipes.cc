@@ -26,6 +26,7 @@ constexpr std::array kOwn = {
     "time_limit",
     "after",
     "not_before",
+    "notify",
     "secrets",
     "sweep",
     "resources",

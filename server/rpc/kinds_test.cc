@@ -84,6 +84,17 @@ TEST_F(KindsRpc, CommandsAreRefusedUnlessTheOperatorAllowsThem) {
   EXPECT_GT(Submit(kConversion), 0u) << "they are no arbitrary programs";
 }
 
+TEST_F(KindsRpc, NoJobOfASweepIsOfAnotherKindThanItsFile) {
+  for (const bool commands : {false, true}) {
+    daemon.reset();
+    config.commands = commands;
+    StartDaemon();
+    EXPECT_THAT(
+        Refused("name: a\ndata: {train: /x}\nsweep: {list: [{command.run: [sh, -c, id], data: ~}]}\n"),
+        AllOf(HasSubstr("sweep member 1"), HasSubstr("a sweep's jobs are of one kind")));
+  }
+}
+
 TEST_F(KindsRpc, ACommandRunsByItsProcessesAlone) {
   FakeAgent agent(channel, "a", 2);
   const auto id = Submit(kCommand);

@@ -200,11 +200,12 @@ std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& o
   return DatasetRecord{.name = spec.convert.registers, .address = spec.convert.target, .owner = owner};
 }
 
-/// What the policies say against it goes to `refused`.
+/// What the daemon and its policies say against it goes to `refused`.
 tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, size_t number,
                                                  const std::string& file, const Origin& origin,
                                                  const ClusterView& view, SweepOrder& out,
                                                  std::vector<UnmadeSet>& unmade, ErrorsOfMembers& refused) {
+  refused.Add(member, number, CheckFile(member.spec, member.spec.text, file, origin.rules));
   const auto job = ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner(),
                                  SetsOf(*view.datasets));
   if (!job) {
