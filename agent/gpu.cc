@@ -433,6 +433,9 @@ GpuMonitor::GpuMonitor(std::unique_ptr<Nvml> nvml, Duration period) : shared_(st
     shared->ended = true;
     shared->changed.notify_all();
   }).detach();
+  constexpr auto kPatience = std::chrono::seconds(2);
+  std::unique_lock first(shared_->mutex);
+  shared_->changed.wait_for(first, kPatience, [&] { return shared_->has_read; });
 }
 
 GpuMonitor::~GpuMonitor() {

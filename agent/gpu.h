@@ -76,7 +76,8 @@ class Nvml {
 /// node must not seem dead then. Thread-safe.
 class GpuMonitor {
  public:
-  /// Reads all devices of `nvml` every `period`, and follows their traffic in between.
+  /// Reads all devices of `nvml` every `period`, and follows their traffic in between. The first reading is
+  /// waited for, at most 2 s, so that a node with a broken GPU says so as soon as it joins.
   GpuMonitor(std::unique_ptr<Nvml> nvml, Duration period);
   /// Waits for a reading in progress; one that hangs is left behind with its thread.
   ~GpuMonitor();

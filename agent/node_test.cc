@@ -376,18 +376,17 @@ TEST(Gpu, CpuSlotsServeWhereThereIsNoGpu) {
   EXPECT_THAT(FindDevices("/nonexistent.so", 3).error().message, HasSubstr("cannot load the NVML library"));
 }
 
-TEST(Gpu, TheMonitorHandsOutTheLatestReadings) {
+TEST(Gpu, TheMonitorHasReadingsFromTheStart) {
   const TempDir dir;
-  auto nvml = LoadFake(dir, kEightGpus);
+  auto nvml = LoadFake(dir, std::string(kEightGpus) + "slow 0 200\necc 3 7\n");
   ASSERT_TRUE(nvml.has_value());
   const GpuMonitor monitor(std::move(*nvml), std::chrono::hours(1));
-  auto readings = monitor.Latest();
-  while (readings.empty()) {
-    std::this_thread::yield();
-    readings = monitor.Latest();
-  }
+  const auto readings = monitor.Latest();
+  ASSERT_EQ(readings.size(), 8);
   EXPECT_EQ(readings[7].error, "");
   EXPECT_EQ(readings[7].power_watts, 650);
+  EXPECT_EQ(readings[7].WhyIll(), "");
+  EXPECT_EQ(readings[3].WhyIll(), "has 7 uncorrected memory errors since the driver was loaded");
 }
 
 }  // namespace

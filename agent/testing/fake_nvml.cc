@@ -9,10 +9,12 @@
 //       percent, mW, degrees C, MHz; each reading takes the next value, and the last one stays
 //   energy | throttle | corrected DEVICE VALUE...   mJ, NVML's bits, corrected memory errors
 //   pcie_tx | pcie_rx | nvlink_tx | nvlink_rx DEVICE VALUE...   bytes; KiB over all links
+//   slow DEVICE MILLISECONDS   how long each reading of it takes
 //   ecc | pending | failed DEVICE VALUE...   uncorrected errors; rows that wait to be remapped, and could not
 //   be xid DEVICE NUMBER...   each is an event fail init | count CODE fail handle | name | util | memory |
 //   power | temperature | clock DEVICE CODE
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +22,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "agent/nvml_api.h"
@@ -170,6 +173,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) 
 }
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* utilization) {
+  for (const unsigned time : Of(device).values["slow"])
+    std::this_thread::sleep_for(std::chrono::milliseconds(time));
   utilization->memory = 0;
   return NextValue(device, "util", &utilization->gpu);
 }

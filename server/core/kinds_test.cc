@@ -233,6 +233,7 @@ TEST_F(Kinds, AStartIsBoundedThoughNobodySaysThatItTrains) {
 TEST_F(Kinds, SignsOfLifeOfWhatItRunsAreNobodysBusiness) {
   const JobId job = Runs(ACommand());
   cluster.Pulses("a", job, {{.rank = 0, .silent = minutes(5), .silence_limit = seconds(15)}});
+  cluster.Pass(seconds(1));
   EXPECT_EQ(cluster.Job(job).state, JobState::kRunning);
 }
 

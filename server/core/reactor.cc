@@ -357,7 +357,7 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
     job.failures_in_row = 0;
   }
   if (verdict.crashes) job.crashes = *verdict.crashes;
-  const std::vector<NodeId> blamed = BlamedByGang(job);
+  const std::vector<NodeId> blamed = BlamedByGang(job, verdict);
   verdict.reason.text += JudgeNodes(job, verdict, now, out);
   verdict.reason.text += Blame(job, blamed, verdict.reason.text, now, out);
   auto event = ChangeState(job, verdict.to, verdict.reason, verdict.actor, now);

@@ -201,9 +201,9 @@ class Reactor {
   void OnRunPrepared(const NodeId& node, RunKey run, const std::string& address, uint32_t port,
                      const std::string& error, Now now, Actions& out);
   void OnRunStatus(const NodeId& node, const RunReport& report, Now now, Actions& out);
-  /// Where a node's ranks are. Nothing of it is stored; a gang of which a rank is stopped, or which stands
-  /// still for longer than what its last rank does may take, is ended.
-  void OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> ranks, Now now, Actions& out);
+  /// Where a node's ranks are. Nothing of it is stored; with the next tick a gang of which a rank is stopped,
+  /// or which stands still for longer than what its last rank does may take, is ended.
+  void OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> ranks, Now now);
 
   /// True when the generation is the job's latest and the rank's place in it is that node, so that what its
   /// trainer reports counts; else it is counted as stale.
@@ -271,7 +271,7 @@ class Reactor {
   void StopWorst(JobId sweep, Now now, Actions& out);
   void Halve(JobId job, std::string why, Now now, Actions& out);
   const JobRecord* ActiveRun(RunKey run) const;
-  void JudgePulses(RunKey run, Now now, Actions& out);
+  void JudgePulses(Now now, Actions& out);
   void NoteWhere(RunKey run, RankExit& exit) const;
   void ApplyReport(const NodeId& node, const RunReport& report, Now now, Actions& out);
   void NoteExits(const NodeId& node, const RunReport& report, Now now, Actions& out);
@@ -333,7 +333,7 @@ class Reactor {
   std::string SetAsideByImgd(const NodeId& node, AsideBy by, std::string reason, Now now, Actions& out);
   std::string PutAside(const NodeId& node, AsideBy by, std::string reason, Now now, Actions& out);
   std::vector<PartNode> NodesOf(const JobRecord& job) const;
-  std::vector<NodeId> BlamedByGang(const JobRecord& job) const;
+  std::vector<NodeId> BlamedByGang(const JobRecord& job, const Verdict& verdict) const;
   std::string Blame(const JobRecord& job, const std::vector<NodeId>& nodes, const std::string& cause, Now now,
                     Actions& out);
   void TryElsewhere(JobId job, const std::vector<NodeId>& blamed);
@@ -395,6 +395,7 @@ class Reactor {
   struct Watched {
     Generation generation;
     GangPulses ranks;
+    bool unjudged = false;  ///< some came since the last tick
   };
   std::map<JobId, Watched> watched_;  ///< by job; never stored
   Snapshot last_seen_;                ///< by the last pass; nothing but memory for the next

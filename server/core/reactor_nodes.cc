@@ -244,7 +244,8 @@ void Reactor::OnRunPrepared(const NodeId& node, RunKey run, const std::string& a
   if (!error.empty() || port == 0) {
     AddTrouble(run.job, ReasonCode::kStartFailed,
                fmt::format("node {} has no port for the rendezvous: {}", node,
-                           error.empty() ? "the agent named none" : error));
+                           error.empty() ? "the agent named none" : error),
+               node);
   } else {
     JobRecord& edited = state_.EditJob(run.job);
     edited.run.master_address = address;
@@ -389,6 +390,7 @@ void Reactor::LoseNode(const NodeId& id, std::string_view besides, Now now, Acti
 void Reactor::OnTick(Now now, Actions& out) {
   const Duration passed = std::min(now.steady - last_tick_, settings_.heartbeat);
   last_tick_ = now.steady;
+  JudgePulses(now, out);
   CountSilence(passed, now, out);
   CountSilenceByHand(passed, now, out);
   for (const auto& [id, holding] : state_.holdings()) CheckTimeouts(*holding.job, now);
@@ -450,17 +452,19 @@ void Reactor::CheckTimeouts(const JobRecord& job, Now now) {
   if (job.state != JobState::kStarting || job.run.stop != StopFor::kNothing) return;
   const Duration passed = now.steady - job.run.since;
   if (job.run.master_port == 0 && passed >= settings_.prepare_timeout) {
+    const NodeId& node = job.run.parts.front().node;
     AddTrouble(
         job.id, ReasonCode::kStartFailed,
-        fmt::format("node {} named no port for the rendezvous within {} s", job.run.parts.front().node,
-                    std::chrono::duration_cast<std::chrono::seconds>(settings_.prepare_timeout).count()));
+        fmt::format("node {} named no port for the rendezvous within {} s", node,
+                    std::chrono::duration_cast<std::chrono::seconds>(settings_.prepare_timeout).count()),
+        node);
   } else if (passed >= settings_.start_timeout) {
     uint32_t missing = 0;
     while (job.run.started.contains(missing)) ++missing;
     const Part* part = PartOfRank(job.run, missing);
     AddTrouble(
         job.id, ReasonCode::kStartFailed,
-        fmt::format("rank {} on node {} did not begin{} within {} s", missing,
+        fmt::format("rank {} on node {} did not begin{} within {} s (start_timeout in imgd.yaml)", missing,
                     part != nullptr ? part->node.name() : "?", job.Trains() ? " to train" : "",
                     std::chrono::duration_cast<std::chrono::seconds>(settings_.start_timeout).count()));
   }

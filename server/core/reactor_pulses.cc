@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <utility>
 
 #include "server/core/job.h"
 #include "server/core/reactor.h"
@@ -6,8 +6,7 @@
 /// The reactor's part in finding gangs that can't go on.
 namespace imgd {
 
-void Reactor::OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> ranks, Now now,
-                         Actions& out) {
+void Reactor::OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> ranks, Now now) {
   const JobRecord* job = ActiveRun(run);
   const Part* part = job == nullptr ? nullptr : PartOnNode(job->run, node);
   // What a command runs may well give signs of life; nobody knows what it means by them.
@@ -15,22 +14,24 @@ void Reactor::OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> 
   Watched& watched = watched_[run.job];
   if (watched.generation != run.generation) watched = {.generation = run.generation};
   for (auto& pulse : ranks) {
-    if (PartOfRank(job->run, pulse.rank) == part) {
-      watched.ranks[pulse.rank] = {.pulse = std::move(pulse), .at = now.steady};
-    }
+    const uint32_t rank = pulse.rank;
+    if (part->Has(rank)) watched.ranks[rank] = {.pulse = std::move(pulse), .at = now.steady};
   }
-  JudgePulses(run, now, out);
+  watched.unjudged = true;
 }
 
-void Reactor::JudgePulses(RunKey run, Now now, Actions& out) {
-  const JobRecord& job = *state_.FindJob(run.job);
-  if (job.run.stop != StopFor::kNothing || MustStop(job.run)) return;
-  auto stall = FindStall(job.run, NodesOf(job), watched_.at(run.job).ranks, now.steady);
-  if (!stall) return;
-  AddTrouble(run.job, stall->trouble.code, std::move(stall->trouble.text));
-  // It is not just hard to reach; the gang can start elsewhere.
-  if (stall->lost) LoseNode(*stall->lost, "", now, out);
-  Drain(now, out);
+/// A look at a gang is one at all its ranks: once for the pulses of all its nodes.
+void Reactor::JudgePulses(Now now, Actions& out) {
+  for (auto& [id, watched] : watched_) {
+    if (!std::exchange(watched.unjudged, false)) continue;
+    const JobRecord* job = ActiveRun({id, watched.generation});
+    if (job == nullptr || job->run.stop != StopFor::kNothing || MustStop(job->run)) continue;
+    auto stall = FindStall(job->run, NodesOf(*job), watched.ranks, now.steady);
+    if (!stall) continue;
+    AddTrouble(id, stall->trouble.code, std::move(stall->trouble.text));
+    // It is not just hard to reach; the gang can start elsewhere.
+    if (stall->lost) LoseNode(*stall->lost, "", now, out);
+  }
 }
 
 std::vector<PartNode> Reactor::NodesOf(const JobRecord& job) const {

@@ -221,10 +221,10 @@ std::string Reactor::PutAside(const NodeId& id, AsideBy by, std::string reason, 
   return fmt::format("; node {} is set aside", id);
 }
 
-std::vector<NodeId> Reactor::BlamedByGang(const JobRecord& job) const {
+std::vector<NodeId> Reactor::BlamedByGang(const JobRecord& job, const Verdict& verdict) const {
   const auto watched = watched_.find(job.id);
   const bool known = watched != watched_.end() && watched->second.generation == job.generation;
-  if (!known || !BrokeBeforeTraining(job)) return {};
+  if (!known || !BrokeBeforeTraining(job, verdict)) return {};
   std::vector<NodeId> blamed = BlamedNodes(job.run, NodesOf(job), watched->second.ranks);
   // Of those that can't be told apart it is the one that the job met with before.
   const auto met = [&](const NodeId& id) {

@@ -281,7 +281,7 @@ TEST(Reactor, AStartThatTakesTooLongIsGivenUp) {
   cluster.Ends("a", job, {ExitCode(0, 143)});
   cluster.Ends("b", job, {ExitCode(1, 143)});
   EXPECT_THAT(cluster.Job(job).reason.text,
-              HasSubstr("rank 1 on node b did not begin to train within 600 s"));
+              HasSubstr("rank 1 on node b did not begin to train within 600 s (start_timeout in imgd.yaml)"));
 }
 
 TEST_F(TwoNodeGang, ASilentNodeIsUnreachableThenLostAndTheGangStartsElsewhere) {

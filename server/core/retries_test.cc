@@ -226,6 +226,28 @@ TEST_F(Retries, ANodeWhereThreeJobsFailInARowIsSetAside) {
   EXPECT_THAT(cluster.Node("a").strikes, IsEmpty());
 }
 
+TEST_F(Retries, ANodeThatHoldsNoPortForTheRendezvousIsSetAsideToo) {
+  for (const bool answers : {true, false}) {
+    cluster = TestCluster();
+    cluster.Join("a", 1).Join("b", 1);
+    for (const char* name : {"one", "two", "three"}) {
+      const JobId job = cluster.Submit(name);
+      ASSERT_EQ(NodeOf(job), "a");
+      if (answers) {
+        cluster.Prepared("a", job, "no free port");
+      } else {
+        cluster.Pass(seconds(30));
+      }
+      cluster.Ends("a", job, {});
+      EXPECT_THAT(cluster.Job(job).reason.text,
+                  HasSubstr(answers ? "node a has no port for the rendezvous: no free port"
+                                    : "node a named no port for the rendezvous within 30 s"));
+      EXPECT_TRUE(cluster.Cancel(job).has_value());
+    }
+    EXPECT_TRUE(cluster.Node("a").set_aside);
+  }
+}
+
 TEST_F(Retries, TheSameJobOverAndOverIsOneStrikeAndASuccessTakesAllAway) {
   cluster.Join("a", 1);
   const JobId job = cluster.Submit("rn50");

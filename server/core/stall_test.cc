@@ -214,17 +214,22 @@ struct WatchedGang : testing::Test {
             .silence_limit = seconds(15),
             .limit = seconds(15)};
   }
+  /// The node says where its ranks are, and a second later the gang was judged by it.
+  void Pulses(const std::string& node, std::vector<RankPulse> ranks) {
+    cluster.Pulses(node, job, std::move(ranks));
+    cluster.Pass(seconds(1));
+  }
   TestCluster cluster;
   JobId job;
 };
 
 TEST_F(WatchedGang, AStuckRankEndsTheRunWhichStartsAgain) {
-  cluster.Pulses("a", job, {At(0, 5, seconds(15))});
+  Pulses("a", {At(0, 5, seconds(15))});
   EXPECT_THAT(cluster.Sent("a"), IsEmpty()) << "of rank 1 nothing is known";
-  cluster.Pulses("b", job, {At(1, 4, seconds(16))});
+  Pulses("b", {At(1, 4, seconds(16))});
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
   EXPECT_THAT(cluster.Sent("b"), ElementsAre("stop 1/1"));
-  cluster.Pulses("b", job, {At(1, 4, seconds(17))});
+  Pulses("b", {At(1, 4, seconds(17))});
   EXPECT_EQ(cluster.Job(job).run.troubles.size(), 1u) << "said once";
   cluster.Ends("a", job, {ExitCode(0, 143)});
   cluster.Ends("b", job, {ExitCode(1, 143)});
@@ -235,17 +240,30 @@ TEST_F(WatchedGang, AStuckRankEndsTheRunWhichStartsAgain) {
   EXPECT_EQ(cluster.Job(job).failures, 1u);
   cluster.Pass(seconds(1));
   cluster.BringUp(job);
-  cluster.Pulses("a", job, {At(0, 5, seconds(20))});
+  Pulses("a", {At(0, 5, seconds(20))});
   EXPECT_EQ(cluster.Job(job).run.troubles.size(), 0u) << "pulses of the start before count no more";
+}
+
+TEST_F(WatchedGang, IsJudgedOnceATickByTheLatestOfAllItsNodes) {
+  cluster.Pulses("a", job, {At(0, 5, seconds(15))});
+  cluster.Pulses("b", job, {At(1, 4, seconds(15))});
+  EXPECT_THAT(cluster.Sent("a"), IsEmpty());
+  cluster.Pulses("b", job, {At(1, 5, seconds(0))});
+  cluster.Pass(seconds(1));
+  EXPECT_THAT(cluster.Sent("a"), IsEmpty()) << "rank 1 has moved meanwhile";
+  cluster.Pulses("a", job, {At(0, 5, seconds(16))});
+  cluster.Pulses("b", job, {At(1, 5, seconds(15))});
+  cluster.Pass(seconds(1));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
 }
 
 TEST_F(WatchedGang, PulsesOfANodeThatHasNoPartInItAreNotBelieved) {
   cluster.Join("c", 1);
-  cluster.Pulses("a", job, {At(0, 5, seconds(0)), At(1, 4, seconds(99))});
-  cluster.Pulses("c", job, {At(1, 4, seconds(99))});
+  Pulses("a", {At(0, 5, seconds(0)), At(1, 4, seconds(99))});
+  Pulses("c", {At(1, 4, seconds(99))});
   RankPulse silent = At(1, 4, seconds(99));
   silent.silent = seconds(99);
-  cluster.Pulses("c", job, {silent});
+  Pulses("c", {silent});
   EXPECT_TRUE(cluster.Job(job).run.troubles.empty());
 }
 
@@ -256,10 +274,10 @@ TEST_F(WatchedGang, ANodeOutOfReachIsLostBeforeItsTimeIfTheGangWaitsForIt) {
   cluster.Pass(seconds(10));
   ASSERT_EQ(cluster.Node("b").state, NodeState::kUnreachable);
   RankPulse waiting = At(0, 5, seconds(15));
-  cluster.Pulses("a", job, {waiting});
+  Pulses("a", {waiting});
   EXPECT_EQ(cluster.Node("b").state, NodeState::kUnreachable) << "it may be that only its agent is away";
   waiting.unanswered = cluster.Node("b").address;
-  cluster.Pulses("a", job, {waiting});
+  Pulses("a", {waiting});
   EXPECT_EQ(cluster.Node("b").state, NodeState::kLost);
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
   cluster.Ends("a", job, {ExitCode(0, 143)});

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "server/core/job.h"
-
 namespace imgd {
 namespace {
 
@@ -43,12 +41,11 @@ void AddLate(const Run& run, const GangPulses& pulses, Accusers& accusers) {
 
 }  // namespace
 
-bool BrokeBeforeTraining(const JobRecord& job) {
+bool BrokeBeforeTraining(const JobRecord& job, const Verdict& verdict) {
   if (!job.Trains() || job.state != JobState::kStarting || job.run.parts.size() < 2) return false;
-  if (job.run.stop != StopFor::kNothing && job.run.stop != StopFor::kRetry) return false;
-  return CollectiveBroke(job) ||
-         std::any_of(job.run.troubles.begin(), job.run.troubles.end(),
-                     [](const Trouble& trouble) { return trouble.code == ReasonCode::kRankStuck; });
+  const ReasonCode cause = verdict.reason.code;
+  return verdict.to == JobState::kQueued &&
+         (cause == ReasonCode::kCollectiveBroken || cause == ReasonCode::kRankStuck);
 }
 
 std::vector<NodeId> BlamedNodes(const Run& run, const std::vector<PartNode>& nodes,

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "server/core/job.h"
 #include "server/core/stall.h"
 #include "server/core/types.h"
 
@@ -9,8 +10,9 @@
 /// on the way to it. Pure.
 namespace imgd {
 
-/// The run ended by a broken collective, or stood still, before it trained.
-bool BrokeBeforeTraining(const JobRecord& job);
+/// The run ended before it trained, and it is tried again: by a broken collective, or since it stood still.
+/// Not where another cause is believed, of which a broken collective is the consequence.
+bool BrokeBeforeTraining(const JobRecord& job, const Verdict& verdict);
 
 /// The nodes that the ranks on most other nodes got no answer from or waited for, by what their last pulses
 /// say (step by step: which peers' kernels are silent, and who had begun fewer collectives than the others).

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <optional>
+
 #include "server/core/testing/test_cluster.h"
 
 namespace imgd {
@@ -12,6 +14,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 /// A gang of one rank on each of the nodes a, b, ..., whose addresses are their names.
 std::vector<std::string> Blamed(uint32_t nodes, const std::vector<RankPulse>& pulses) {
@@ -56,8 +59,10 @@ TEST(Trial, TheNodeThatMostOthersBlameIsIt) {
 }
 
 struct TrialOfAGang : testing::Test {
-  /// The job's gang begins, and breaks in its trial; these ranks got no answer from these nodes.
-  void Breaks(JobId job, const std::map<uint32_t, std::string>& unanswered) {
+  /// The job's gang begins, and breaks in its trial; these ranks got no answer from these nodes. With `own`
+  /// a rank ended so, by itself, and the others' collectives break for that.
+  void Breaks(JobId job, const std::map<uint32_t, std::string>& unanswered,
+              const std::optional<RankExit>& own = {}) {
     for (int i = 0; i < 70 && cluster.Job(job).state == JobState::kQueued; ++i) cluster.Pass(seconds(1));
     ASSERT_EQ(cluster.Job(job).state, JobState::kStarting);
     const auto parts = cluster.Job(job).run.parts;
@@ -68,7 +73,10 @@ struct TrialOfAGang : testing::Test {
       const std::string from = of == unanswered.end() ? "" : cluster.Node(of->second).address;
       cluster.Pulses(part.node.name(), job, {InTrial(part.first_rank, from)});
     }
-    for (const auto& part : parts) cluster.Ends(part.node.name(), job, {ExitCode(part.first_rank, 10)});
+    for (const auto& part : parts) {
+      const bool is_own = own && own->rank == part.first_rank;
+      cluster.Ends(part.node.name(), job, {is_own ? *own : ExitCode(part.first_rank, 10)});
+    }
     cluster.Pass(seconds(6));  // its retry has begun
   }
   std::vector<std::string> NodesOf(JobId job) {
@@ -104,6 +112,33 @@ TEST_F(TrialOfAGang, WithoutOtherNodesItIsTriedOnTheSame) {
   Breaks(job, {{0, "b"}});
   for (int i = 0; i < 70 && cluster.Job(job).state == JobState::kQueued; ++i) cluster.Pass(seconds(1));
   EXPECT_THAT(NodesOf(job), ElementsAre("a", "b"));
+}
+
+TEST_F(TrialOfAGang, OfWhatARankDiedOfByItselfTheGangBlamesNoNode) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 2});
+  const RankExit crash = ExitCode(1, 1, "IndexError: label 1000");
+  Breaks(job, {{0, "b"}}, crash);
+  EXPECT_THAT(NodesOf(job), ElementsAre("a", "b"));
+  Breaks(job, {{0, "b"}}, crash);
+  ASSERT_THAT(NodesOf(job), ElementsAre("a", "c")) << "it crashed twice on b";
+  Breaks(job, {{0, "c"}}, crash);
+  EXPECT_THAT(cluster.Node("b").strikes, IsEmpty()) << "it crashes on others too";
+  EXPECT_THAT(cluster.Node("c").strikes, IsEmpty());
+}
+
+TEST_F(TrialOfAGang, AJobThatIsNotTriedAgainBlamesNoNode) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  RankExit told = ExitCode(1, 1, "out of memory");
+  told.match = LogMatch{
+      .pattern = "p", .label = "it is full", .line = "out of memory", .action = PatternAction::kNoRetry};
+  for (const RankExit& own : {ExitCode(1, 2, "no such folder"), told}) {
+    const JobId job = cluster.Submit("rn50", {.nodes = 2});
+    Breaks(job, {{0, "b"}}, own);
+    EXPECT_EQ(cluster.Job(job).state, JobState::kFailed);
+    EXPECT_THAT(cluster.Job(job).reason.text, Not(HasSubstr("got no answer")));
+    EXPECT_THAT(cluster.Node("b").strikes, IsEmpty());
+  }
 }
 
 TEST_F(TrialOfAGang, ANodeThatThreeJobsBlameIsSetAside) {

@@ -278,8 +278,7 @@ void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
       reactor_.OnRunStatus(node, ReportOf(message.run_status()), now_, actions);
       break;
     case v1::ConnectRequest::kRunPulse:
-      reactor_.OnRunPulse(node, RunOf(message.run_pulse().run()), PulsesOf(message.run_pulse()), now_,
-                          actions);
+      reactor_.OnRunPulse(node, RunOf(message.run_pulse().run()), PulsesOf(message.run_pulse()), now_);
       break;
     case v1::ConnectRequest::kTrainerEvents:
       OnTrainerEvents(input);

@@ -210,8 +210,8 @@ void Agent::SendStatus(RunKey run) {
 void Agent::SendPulses(RunKey run, std::vector<RankPulse> pulses) {
   if (session_ == 0 || !running_) return;
   world_->network.ToDaemon(session_, [this, session = session_, run, pulses = std::move(pulses)] {
-    world_->daemon.OnMessage(id_, session, [this, run, pulses](Actions& out) {
-      world_->daemon.reactor().OnRunPulse(id_, run, pulses, world_->time.now(), out);
+    world_->daemon.OnMessage(id_, session, [this, run, pulses](Actions&) {
+      world_->daemon.reactor().OnRunPulse(id_, run, pulses, world_->time.now());
     });
   });
 }

@@ -217,9 +217,8 @@ void TestCluster::Exits(const std::string& node, JobId job, std::vector<RankExit
 }
 
 void TestCluster::Pulses(const std::string& node, JobId job, std::vector<RankPulse> ranks) {
-  Actions actions;
-  reactor_.OnRunPulse(NodeId(node), RunOf(job), std::move(ranks), now_, actions);
-  Settle(std::move(actions));
+  reactor_.OnRunPulse(NodeId(node), RunOf(job), std::move(ranks), now_);
+  Settle({});
 }
 
 void TestCluster::Started(JobId job, uint32_t rank) {

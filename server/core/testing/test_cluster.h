@@ -85,7 +85,7 @@ class TestCluster {
   void Ends(const std::string& node, JobId job, std::vector<RankExit> exits);
   /// Ranks have ended, but the node still has processes of the run.
   void Exits(const std::string& node, JobId job, std::vector<RankExit> exits);
-  /// Where the node's ranks are.
+  /// Where the node's ranks are; the gang is judged by it when time passes.
   void Pulses(const std::string& node, JobId job, std::vector<RankPulse> ranks);
   void Started(JobId job, uint32_t rank);
   void Epoch(JobId job, uint32_t epoch, double top1);
