@@ -80,11 +80,11 @@ inline constexpr uint32_t kMostWithoutProgress = 20;
 /// failed of before.
 inline constexpr Duration kRanForLong = std::chrono::minutes(10);
 
-/// One whose time is over may write a last checkpoint for so long.
+/// One whose time is over, or that is cancelled after a checkpoint, may write that last one for so long.
 inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);
 
-/// That the ranks have for a checkpoint before they are ended. Where they are to go on later nothing shall be
-/// lost for the sake of a minute.
+/// That the ranks have for a checkpoint before they are ended: kTimeForCheckpoint for a last one. Where they
+/// are to go on later nothing shall be lost for the sake of a minute.
 int64_t GraceForCheckpoint(const JobRecord& job);
 
 /// The same where there is only so much time for all of it, milliseconds: the ranks may take as long again to

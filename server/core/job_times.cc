@@ -25,10 +25,12 @@ Duration TimeToStop(const JobRecord& job) {
 }
 
 int64_t GraceForCheckpoint(const JobRecord& job) {
-  if (!GivesBack(job.run.stop)) return job.grace_ms;
-  // With as long again to end it is within TimeToStop().
-  return std::max<int64_t>(
-      job.grace_ms, std::chrono::duration_cast<std::chrono::milliseconds>(kTimeForCheckpoint).count() / 2);
+  const bool goes_on = GivesBack(job.run.stop);
+  if (!goes_on && !job.run.checkpoint_first) return job.grace_ms;
+  // With as long again to end it is within TimeToStop(). After a last one the reactor says when to end.
+  const Duration least = goes_on ? kTimeForCheckpoint / 2 : kTimeForCheckpoint;
+  return std::max<int64_t>(job.grace_ms,
+                           std::chrono::duration_cast<std::chrono::milliseconds>(least).count());
 }
 
 int64_t GraceWithin(int64_t grace_ms, Duration left) {

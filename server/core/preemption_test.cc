@@ -90,6 +90,17 @@ TEST(Preemption, ThoseWhoLeaveAlreadyAreWaitedFor) {
   EXPECT_THAT(Victims(builder), IsEmpty());
 }
 
+TEST(Preemption, WhatThoseWhoLeaveGiveBackStaysReservedThoughOthersWouldBeGoneSooner) {
+  auto builder = PlanBuilder().Node("a", 1, {7}).Node("b", 1, {8}).Node("c", 1, {9});
+  builder.Holds(7, 0).Holds(8, 0).Holds(9, 0).Ends(8, minutes(10)).Queue(1, 1, 1, 5);
+  builder.cluster.holders[JobId(8)].leaving = Leaving::kGoesOn;
+  const auto plan = builder.Make();
+  ASSERT_EQ(plan.reserved.size(), 1u);
+  EXPECT_THAT(plan.reserved.front().victims, IsEmpty());
+  EXPECT_EQ(plan.reserved.front().parts.at(0).node, NodeId("b")) << "nobody has asked jobs 7 and 9";
+  EXPECT_EQ(plan.reserved.front().from, kNow + minutes(10));
+}
+
 TEST(Preemption, OneThatFailedAndEndsMakesRoomForThoseBeforeIt) {
   auto builder = PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Holds(8, 3).Holds(9, 0);
   builder.cluster.holders[JobId(8)] = {.priority = 3, .leaving = Leaving::kComesBack};

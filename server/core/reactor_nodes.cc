@@ -433,7 +433,8 @@ void Reactor::CountSilence(Duration passed, Now now, Actions& out) {
 
 void Reactor::CheckTimeLimit(const JobRecord& known, Now now) {
   const bool over = known.run.stop == StopFor::kNothing && TimeLeft(known, now.steady) == Duration::zero();
-  const bool late = known.run.stop == StopFor::kTimeLimit && known.run.checkpoint_first &&
+  // A last checkpoint, also one that a cancel asked for.
+  const bool late = known.run.checkpoint_first && !GivesBack(known.run.stop) &&
                     now.steady >= known.run.stop_since + kTimeForCheckpoint;
   if (!over && !late) return;
   JobRecord& job = state_.EditJob(known.id);

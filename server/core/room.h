@@ -87,14 +87,15 @@ class Room {
   /// `asked` or later: an estimate, where that is sooner.
   std::optional<Reservation> ReserveOnceTaken(const QueuedJob& job, const EndTimes& ends,
                                               const Holders& holders, Instant asked);
-  /// The same, where victims that are enough are asked at `asked`: the reservation names them.
+  /// The same, where victims that are enough are asked at `asked`: the reservation names them. Where those
+  /// that are leaving are enough it is by their ends alone, so that what they give back stays the gang's.
   std::optional<Reservation> ReserveByPreemption(const QueuedJob& job, EndTimes ends, const Holders& holders,
                                                  Instant asked);
 
   /// Jobs of a lower priority that have to give their devices back for the gang to start, where that is
-  /// enough: of the lowest priority first, then those that lose the least work. None where it is not, or
-  /// where it starts anyway when those that are leaving are gone.
-  std::vector<JobId> ChooseVictims(const QueuedJob& job, const Holders& holders);
+  /// enough: of the lowest priority first, then those that lose the least work. None of them where it starts
+  /// anyway when those that are leaving are gone; nothing where no set is known to be enough.
+  std::optional<std::vector<JobId>> ChooseVictims(const QueuedJob& job, const Holders& holders);
 
  private:
   using Members = Layout::Members;

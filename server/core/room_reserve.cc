@@ -220,10 +220,10 @@ std::optional<Reservation> Room::ReserveByPreemption(const QueuedJob& job, EndTi
                                                      const Holders& holders, Instant asked) {
   if (WillHold(job)) return Reserve(job, ends);
   auto victims = ChooseVictims(job, holders);
-  if (victims.empty()) return ReserveOnceTaken(job, ends, holders, asked);
-  for (const JobId victim : victims) EndsBy(victim, asked + holders.at(victim).to_stop, ends);
+  if (!victims) return ReserveOnceTaken(job, ends, holders, asked);
+  for (const JobId victim : *victims) EndsBy(victim, asked + holders.at(victim).to_stop, ends);
   auto found = Reserve(job, ends);
-  if (found) found->victims = std::move(victims);
+  if (found) found->victims = std::move(*victims);
   return found;
 }
 

@@ -321,9 +321,9 @@ std::optional<EndTimes> EndsIfTaken(const QueuedJob& job, const EndTimes& ends, 
   return all;
 }
 
-std::vector<JobId> Room::ChooseVictims(const QueuedJob& job, const Holders& holders) {
+std::optional<std::vector<JobId>> Room::ChooseVictims(const QueuedJob& job, const Holders& holders) {
   Wills wills(job, holders);
-  if (!wills.any_can_be_taken()) return {};
+  if (!wills.any_can_be_taken()) return std::nullopt;
   std::optional<std::pair<Price, std::set<JobId>>> best;
   const QueuedJob anywhere = Anywhere(job);
   const Frame& frame = *ViewOf(anywhere).frame;
@@ -343,7 +343,7 @@ std::vector<JobId> Room::ChooseVictims(const QueuedJob& job, const Holders& hold
     if (seats.size() < job.nodes) continue;
     const auto left =
         std::count_if(seats.begin(), seats.end(), [](const Seat& seat) { return seat.lacks == 0; });
-    if (left >= static_cast<std::ptrdiff_t>(job.nodes)) return {};
+    if (left >= static_cast<std::ptrdiff_t>(job.nodes)) return std::vector<JobId>();
     for (Seat& seat : seats) FindPayers(seat, holders);
     std::sort(seats.begin(), seats.end(), [](const Seat& a, const Seat& b) {
       return std::tie(a.price, a.node) < std::tie(b.price, b.node);
@@ -351,8 +351,8 @@ std::vector<JobId> Room::ChooseVictims(const QueuedJob& job, const Holders& hold
     auto found = VictimSearch(seats, job.nodes, holders).Find();
     if (!best || found.first < best->first) best = std::move(found);
   }
-  if (!best) return {};
-  return {best->second.begin(), best->second.end()};
+  if (!best) return std::nullopt;
+  return std::vector<JobId>(best->second.begin(), best->second.end());
 }
 
 }  // namespace imgd

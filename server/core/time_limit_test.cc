@@ -37,10 +37,31 @@ TEST_F(TimeLimit, WhenItIsOverALastCheckpointIsWrittenAndTheJobHasFailed) {
 TEST_F(TimeLimit, TheCheckpointMayTakeTwoMinutes) {
   cluster.Pass(std::chrono::seconds(60 + 119));
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
+  EXPECT_EQ(cluster.LastStop("a").grace_ms, 120'000) << "the node leaves it that time, too";
   cluster.Pass(std::chrono::seconds(1));
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
+  EXPECT_EQ(cluster.LastStop("a").grace_ms, 10'000);
   cluster.Ends("a", job, {ExitCode(0, 143)});
   EXPECT_EQ(cluster.Job(job).reason.text, "its time_limit of 60 s is over; there is no checkpoint");
+}
+
+TEST_F(TimeLimit, SoMayTheOneThatACancelAsksFor) {
+  ASSERT_TRUE(cluster.Cancel(job, /*checkpoint_first=*/true));
+  cluster.Pass(std::chrono::seconds(119));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
+  EXPECT_EQ(cluster.LastStop("a").grace_ms, 120'000);
+  cluster.Pass(std::chrono::seconds(1));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
+  EXPECT_EQ(cluster.LastStop("a").grace_ms, 10'000);
+}
+
+TEST_F(TimeLimit, ACancelDoesNotPutTheEndOff) {
+  cluster.Pass(std::chrono::seconds(60 + 50));
+  ASSERT_TRUE(cluster.Cancel(job, /*checkpoint_first=*/true));
+  cluster.Pass(std::chrono::seconds(69));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
+  cluster.Pass(std::chrono::seconds(1));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
 }
 
 TEST_F(TimeLimit, AllStartsCountTogether) {
@@ -115,6 +136,21 @@ TEST_F(TimeLimit, WhatItLetTheNextOneExpectIsNotPutOffByTheStop) {
   ASSERT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
   cluster.Submit("has it planned anew");
   EXPECT_EQ(cluster.reactor().reserved().front().from, promised);
+}
+
+TEST(GraceForCheckpoint, IsLongerForALastOneAndOnlyWhereOneIsWritten) {
+  JobRecord job{.grace_ms = 30'000};
+  const auto grace_ms = [&job](StopFor stop, bool checkpoint_first) {
+    job.run.stop = stop;
+    job.run.checkpoint_first = checkpoint_first;
+    return GraceForCheckpoint(job);
+  };
+  EXPECT_EQ(grace_ms(StopFor::kPause, true), 60'000);
+  EXPECT_EQ(grace_ms(StopFor::kTimeLimit, true), 120'000);
+  EXPECT_EQ(grace_ms(StopFor::kCancel, true), 120'000);
+  EXPECT_EQ(grace_ms(StopFor::kTimeLimit, false), 30'000) << "as a program's";
+  job.grace_ms = 300'000;
+  EXPECT_EQ(grace_ms(StopFor::kTimeLimit, true), 300'000);
 }
 
 TEST(LongestStart, AProgramHasNoCheckpointToWriteAtItsEnd) {

@@ -466,7 +466,7 @@ class Engine {
   void OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event);
   void AddBusyRatios(JobId job, v1::StepMetrics& step) const;
   /// How long the rest will take, as rank 0 says.
-  void NoteProgress(RunKey run, const v1::StepMetrics& step);
+  void NoteProgress(RunKey run, const v1::TrainerEvent& event);
   void CheckTrainerVersion(RunKey run, uint32_t rank, const NodeId& node, const std::string& version);
   void OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event);
   void OnLogLines(const AgentInput& input);

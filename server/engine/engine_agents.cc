@@ -43,6 +43,12 @@ uint64_t MissingBefore(const v1::TrainerEvent& event) {
   return event.has_lost() && event.lost().count() > 0 ? event.lost().count() - 1 : 0;
 }
 
+/// Since its rank wrote it; zero for one that does not say when.
+Duration AgeOf(const v1::TrainerEvent& event, WallTime now) {
+  if (event.time_us() <= 0) return Duration::zero();
+  return std::max<Duration>(std::chrono::microseconds(now.micros - event.time_us()), Duration::zero());
+}
+
 /// It goes to Prometheus as it is.
 bool IsHostPort(const std::string& address) {
   const auto colon = address.rfind(':');
@@ -332,13 +338,13 @@ uint64_t Engine::TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
   return last;
 }
 
-/// 0 is said by who does not know, too.
-void Engine::NoteProgress(RunKey run, const v1::StepMetrics& step) {
+/// 0 is said by who does not know, too. It may have been on its way for as long as imgd was away.
+void Engine::NoteProgress(RunKey run, const v1::TrainerEvent& event) {
   constexpr double kMost = 10.0 * 365 * 24 * 3600;
-  const double left = step.eta_seconds();
-  if (!(left > 0 && left < kMost)) return;
-  reactor_.OnTrainerProgress(run, std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left)),
-                             now_);
+  const double said = event.step().eta_seconds();
+  if (!(said > 0 && said < kMost)) return;
+  const auto left = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(said));
+  reactor_.OnTrainerProgress(run, std::max(left - AgeOf(event, now_.wall), Duration::zero()), now_);
 }
 
 void Engine::OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {
@@ -355,7 +361,7 @@ void Engine::OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {
   v1::StepMetrics step = event.step();
   AddBusyRatios(run.job, step);
   AppendMetric(run, rank, event.sequence(), EventKind::kStep, event.time_us(), step.SerializeAsString());
-  NoteProgress(run, step);
+  NoteProgress(run, event);
 }
 
 /// As its nodes said last; what an agent that is away said is not of now.

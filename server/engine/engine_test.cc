@@ -431,6 +431,25 @@ TEST_F(LateReportsTest, ARunThatIsOverIsJudgedOnceAllThatItsRanksWroteHasCome) {
   EXPECT_EQ(StateOf(job), JobState::kCompleted);
 }
 
+TEST_F(LateReportsTest, HowLongItStillTakesCountsFromWhenItsRankSaidSo) {
+  const v1::RunId run = Begin();
+  const JobId job(run.job_id());
+  v1::TrainerEvent event;
+  event.set_time_us(held_clock.Wall().micros);
+  event.mutable_step()->set_step(1);
+  event.mutable_step()->set_eta_seconds(55 * 60);
+  held_clock.passed_ms += 50 * 60 * 1000;
+  Reports(run, 2, event);
+  const auto ends = [&] {
+    EXPECT_TRUE(Submit().has_value());  // what is decided next shows it
+    return engine->View()->snapshot.ends.at(job) - held_clock.Now();
+  };
+  EXPECT_EQ(ends(), std::chrono::minutes(5));
+  event.set_time_us(held_clock.Wall().micros + 1'000'000);
+  Reports(run, 3, event);
+  EXPECT_EQ(ends(), std::chrono::minutes(55)) << "its node's clock is a second ahead";
+}
+
 /// A job that trained a step and wrote a line has ended.
 struct WhatGoes : LateReportsTest {
   void SetUp() override {

@@ -264,15 +264,17 @@ void ACancelEndsTheJob(World& world, const Batch& batch, const char* name) {
   });
 }
 
-/// A job that holds devices for longer than its time_limit, over all starts, ends: within the two minutes for
-/// a checkpoint, twice the grace time, and the time after which a node that does not answer is lost.
+/// A job that holds devices for longer than its time_limit, over all starts, ends, or is to stop at once, for
+/// which AStopEndsTheRun has a bound of its own: within the two minutes for a checkpoint, twice the grace
+/// time, and the time after which a node that does not answer is lost.
 void TimeLimitsEndJobs(World& world, const Batch&, const char* name) {
   if (!world.ledger.Looks(8)) return;
   const Instant now = world.time.now().steady;
   for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
     const JobRecord& job = *holding.job;
     const Ledger::Job& known = world.ledger.jobs[id];
-    if (job.time_limit_ms == 0 || job.by_hand) continue;
+    const bool at_once = job.run.stop != StopFor::kNothing && !job.run.checkpoint_first;
+    if (job.time_limit_ms == 0 || job.by_hand || at_once) continue;
     const Instant over = known.held_since + std::chrono::milliseconds(job.time_limit_ms) - known.held;
     const Duration slack = minutes(2) + 2 * std::chrono::milliseconds(job.grace_ms) + seconds(60);
     if (now > std::max(over, world.daemon.disturbed()) + slack) {

@@ -30,6 +30,7 @@ void TestCluster::Take(Actions actions) {
     } else if (auto* stop = std::get_if<SendStop>(&action)) {
       sent_[stop->node.name()].push_back((stop->checkpoint_first ? "checkpoint-stop " : "stop ") +
                                          Text(stop->run));
+      stops_[stop->node.name()] = *stop;
     } else if (auto* forget = std::get_if<SendForget>(&action)) {
       sent_[forget->node.name()].push_back("forget " + Text(forget->run));
     } else if (auto* disconnect = std::get_if<Disconnect>(&action)) {

@@ -121,6 +121,8 @@ class TestCluster {
   std::vector<std::string> Sent(const std::string& node);
   /// The last command to start ranks that the node got.
   const SendStart& LastStart(const std::string& node) const { return starts_.at(node); }
+  /// The last command to end them.
+  const SendStop& LastStop(const std::string& node) const { return stops_.at(node); }
   /// "QUEUED", "STARTING", ...: the states that the job's history names, without repetitions.
   std::vector<std::string> History(JobId job) const;
   std::string WhyWaits(JobId job) const;
@@ -148,6 +150,7 @@ class TestCluster {
   std::set<std::string> silent_;
   std::map<std::string, std::vector<std::string>> sent_;
   std::map<std::string, SendStart> starts_;
+  std::map<std::string, SendStop> stops_;
   std::vector<AppendEvent> history_;
   std::vector<std::string> decisions_;
 };
