@@ -205,6 +205,7 @@ TEST_F(RpcTest, HowLongARunWillTakeByItsSpeedIsWhenTheNextOneStarts) {
   uint64_t sequence = 2;
   const auto starts_in = [&](double eta_seconds) {
     auto step = StepEvent(sequence, 1);
+    step.set_time_us(clock.Wall().micros);
     step.mutable_step()->set_eta_seconds(eta_seconds);
     EXPECT_EQ(agent.Events(run, 0, sequence, {step}), sequence);
     ++sequence;

@@ -103,7 +103,7 @@ uint64_t FakeAgent::Events(const v1::RunId& run, uint32_t rank, uint64_t sequenc
   out->set_rank(rank);
   for (auto& event : events) {
     event.set_sequence(sequence++);
-    event.set_time_us(1'000'000);
+    if (event.time_us() == 0) event.set_time_us(1'000'000);
     *out->add_events() = std::move(event);
   }
   Send(message);
