@@ -80,12 +80,17 @@ inline constexpr uint32_t kMostWithoutProgress = 20;
 /// failed of before.
 inline constexpr Duration kRanForLong = std::chrono::minutes(10);
 
-/// One whose time is over, or that is cancelled after a checkpoint, may write that last one for so long.
+/// One whose time is over, or that is cancelled after a checkpoint, may write that last one for so long at
+/// least.
 inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);
 
-/// That the ranks have for a checkpoint before they are ended: kTimeForCheckpoint for a last one. Where they
-/// are to go on later nothing shall be lost for the sake of a minute.
+/// That the ranks have for a checkpoint before they are ended. Where they are to go on later nothing shall be
+/// lost for the sake of a minute.
 int64_t GraceForCheckpoint(const JobRecord& job);
+
+/// From the stop on that asks for it. Somebody who cancels a job waits for its grace time, where that is
+/// longer.
+Duration TimeForLastCheckpoint(const JobRecord& job);
 
 /// The same where there is only so much time for all of it, milliseconds: the ranks may take as long again to
 /// end, and some seconds are left for what they report.

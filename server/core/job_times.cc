@@ -25,12 +25,18 @@ Duration TimeToStop(const JobRecord& job) {
 }
 
 int64_t GraceForCheckpoint(const JobRecord& job) {
-  const bool goes_on = GivesBack(job.run.stop);
-  if (!goes_on && !job.run.checkpoint_first) return job.grace_ms;
-  // With as long again to end it is within TimeToStop(). After a last one the reactor says when to end.
-  const Duration least = goes_on ? kTimeForCheckpoint / 2 : kTimeForCheckpoint;
-  return std::max<int64_t>(job.grace_ms,
-                           std::chrono::duration_cast<std::chrono::milliseconds>(least).count());
+  using std::chrono::milliseconds;
+  // With as long again to end it is within TimeToStop().
+  if (GivesBack(job.run.stop))
+    return std::max<int64_t>(job.grace_ms,
+                             std::chrono::duration_cast<milliseconds>(kTimeForCheckpoint / 2).count());
+  if (!job.run.checkpoint_first) return job.grace_ms;
+  return std::chrono::duration_cast<milliseconds>(TimeForLastCheckpoint(job)).count();
+}
+
+Duration TimeForLastCheckpoint(const JobRecord& job) {
+  if (job.run.stop == StopFor::kTimeLimit) return kTimeForCheckpoint;
+  return std::max<Duration>(std::chrono::milliseconds(job.grace_ms), kTimeForCheckpoint);
 }
 
 int64_t GraceWithin(int64_t grace_ms, Duration left) {

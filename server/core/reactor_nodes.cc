@@ -435,7 +435,7 @@ void Reactor::CheckTimeLimit(const JobRecord& known, Now now) {
   const bool over = known.run.stop == StopFor::kNothing && TimeLeft(known, now.steady) == Duration::zero();
   // A last checkpoint, also one that a cancel asked for.
   const bool late = known.run.checkpoint_first && !GivesBack(known.run.stop) &&
-                    now.steady >= known.run.stop_since + kTimeForCheckpoint;
+                    now.steady >= known.run.stop_since + TimeForLastCheckpoint(known);
   if (!over && !late) return;
   JobRecord& job = state_.EditJob(known.id);
   job.run.checkpoint_first = over && job.state == JobState::kRunning && job.Trains();
@@ -454,11 +454,13 @@ void Reactor::CheckTimeouts(const JobRecord& job, Now now) {
   const Duration passed = now.steady - job.run.since;
   if (job.run.master_port == 0 && passed >= settings_.prepare_timeout) {
     const NodeId& node = job.run.parts.front().node;
+    // One that can't be reached is not to blame for its silence.
+    const bool is_heard = state_.FindNode(node)->state == NodeState::kReady;
     AddTrouble(
         job.id, ReasonCode::kStartFailed,
         fmt::format("node {} named no port for the rendezvous within {} s", node,
                     std::chrono::duration_cast<std::chrono::seconds>(settings_.prepare_timeout).count()),
-        node);
+        is_heard ? node : NodeId());
   } else if (passed >= settings_.start_timeout) {
     uint32_t missing = 0;
     while (job.run.started.contains(missing)) ++missing;

@@ -305,6 +305,7 @@ class Engine {
   struct Connected {
     std::shared_ptr<AgentLink> link;
     NodeId node;
+    Duration clock_ahead{};  ///< of imgd's, by its latest heartbeat
   };
   /// An agent was asked for its metrics.
   struct Scraping {
@@ -467,6 +468,8 @@ class Engine {
   void AddBusyRatios(JobId job, v1::StepMetrics& step) const;
   /// How long the rest will take, as rank 0 says.
   void NoteProgress(RunKey run, const v1::TrainerEvent& event);
+  /// Of rank 0's node; zero where nothing is known of it.
+  Duration ClockAhead(RunKey run) const;
   void CheckTrainerVersion(RunKey run, uint32_t rank, const NodeId& node, const std::string& version);
   void OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event);
   void OnLogLines(const AgentInput& input);

@@ -43,10 +43,11 @@ uint64_t MissingBefore(const v1::TrainerEvent& event) {
   return event.has_lost() && event.lost().count() > 0 ? event.lost().count() - 1 : 0;
 }
 
-/// Since its rank wrote it; zero for one that does not say when.
-Duration AgeOf(const v1::TrainerEvent& event, WallTime now) {
+/// Since its rank wrote it, whose clock is so far ahead; zero for one that does not say when.
+Duration AgeOf(const v1::TrainerEvent& event, WallTime now, Duration clock_ahead) {
   if (event.time_us() <= 0) return Duration::zero();
-  return std::max<Duration>(std::chrono::microseconds(now.micros - event.time_us()), Duration::zero());
+  const Duration age = std::chrono::microseconds(now.micros - event.time_us()) + clock_ahead;
+  return std::max(age, Duration::zero());
 }
 
 /// It goes to Prometheus as it is.
@@ -217,7 +218,8 @@ void Engine::OnHello(const AgentInput& input) {
   if (old_session != 0) {
     CloseSession(old_session, {.code = ErrorCode::kCancelled, .message = "the agent opened a newer stream"});
   }
-  links_[input.session] = {input.link, node};
+  links_[input.session] = {input.link, node,
+                           HealthOf(hello, input.received).clock_ahead.value_or(Duration::zero())};
   readings_[node].latest.clear();
   SendToSession(input.session, MakeWelcome(hello));
   Record(actions);
@@ -270,7 +272,9 @@ void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
     case v1::ConnectRequest::kHeartbeat: {
       const auto& readings = message.heartbeat().readings();
       if (!readings.empty()) readings_[node].Take(readings, now_.steady);
-      reactor_.OnHealth(node, HealthOf(message.heartbeat(), input.received), now_, actions);
+      const Health health = HealthOf(message.heartbeat(), input.received);
+      if (health.clock_ahead) links_.at(input.session).clock_ahead = *health.clock_ahead;
+      reactor_.OnHealth(node, health, now_, actions);
       break;
     }
     case v1::ConnectRequest::kRunPrepared: {
@@ -344,7 +348,16 @@ void Engine::NoteProgress(RunKey run, const v1::TrainerEvent& event) {
   const double said = event.step().eta_seconds();
   if (!(said > 0 && said < kMost)) return;
   const auto left = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(said));
-  reactor_.OnTrainerProgress(run, std::max(left - AgeOf(event, now_.wall), Duration::zero()), now_);
+  const Duration age = AgeOf(event, now_.wall, ClockAhead(run));
+  reactor_.OnTrainerProgress(run, std::max(left - age, Duration::zero()), now_);
+}
+
+Duration Engine::ClockAhead(RunKey run) const {
+  const JobRecord* job = reactor_.state().FindJob(run.job);
+  const Part* part = job == nullptr ? nullptr : PartOfRank(job->run, 0);
+  const NodeRecord* node = part == nullptr ? nullptr : reactor_.state().FindNode(part->node);
+  const auto connected = node == nullptr ? links_.end() : links_.find(node->session);
+  return connected == links_.end() ? Duration::zero() : connected->second.clock_ahead;
 }
 
 void Engine::OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {

@@ -448,6 +448,14 @@ TEST_F(LateReportsTest, HowLongItStillTakesCountsFromWhenItsRankSaidSo) {
   event.set_time_us(held_clock.Wall().micros + 1'000'000);
   Reports(run, 3, event);
   EXPECT_EQ(ends(), std::chrono::minutes(55)) << "its node's clock is a second ahead";
+  // One that is an hour behind does not make its reports old.
+  const int64_t behind = held_clock.Wall().micros - 3600LL * 1'000'000;
+  v1::ConnectRequest beat;
+  beat.mutable_heartbeat()->set_time_us(behind);
+  Say(std::move(beat));
+  event.set_time_us(behind);
+  Reports(run, 4, event);
+  EXPECT_EQ(ends(), std::chrono::minutes(55));
 }
 
 /// A job that trained a step and wrote a line has ended.
