@@ -97,7 +97,7 @@ def rules_without_patience(window: str = "") -> str:
     """The alerts as they are, but that they fire at once; and that those over minutes look at `window`, where given."""
     text = (ROOT / "deploy/prometheus/alerts.yml").read_text()
     if window:
-        text = re.sub(r"\[\d+m\]", f"[{window}]", text)
+        text = re.sub(r"(\[|offset )\d+m", rf"\g<1>{window}", text)
     return "\n".join(line for line in text.splitlines() if not line.strip().startswith("for: ")) + "\n"
 
 
