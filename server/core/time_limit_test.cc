@@ -55,17 +55,6 @@ TEST_F(TimeLimit, SoMayTheOneThatACancelAsksFor) {
   EXPECT_EQ(cluster.LastStop("a").grace_ms, 10'000);
 }
 
-TEST_F(TimeLimit, WhoCancelsWaitsForTheGraceTimeOfTheJob) {
-  const JobId patient = cluster.Join("b", 1).Submit("patient", {.grace_ms = 600'000});
-  cluster.BringUp(patient);
-  cluster.Sent("b");
-  ASSERT_TRUE(cluster.Cancel(patient, /*checkpoint_first=*/true));
-  cluster.Pass(std::chrono::seconds(599));
-  EXPECT_THAT(cluster.Sent("b"), ElementsAre(HasSubstr("checkpoint-stop")));
-  cluster.Pass(std::chrono::seconds(1));
-  EXPECT_THAT(cluster.Sent("b"), ElementsAre(HasSubstr("stop")));
-}
-
 TEST_F(TimeLimit, ACancelDoesNotPutTheEndOff) {
   cluster.Pass(std::chrono::seconds(60 + 50));
   ASSERT_TRUE(cluster.Cancel(job, /*checkpoint_first=*/true));
@@ -162,7 +151,10 @@ TEST(GraceForCheckpoint, IsLongerForALastOneAndOnlyWhereOneIsWritten) {
   EXPECT_EQ(grace_ms(StopFor::kTimeLimit, false), 30'000) << "as a program's";
   job.grace_ms = 300'000;
   EXPECT_EQ(grace_ms(StopFor::kTimeLimit, true), 120'000) << "it is over";
-  EXPECT_EQ(grace_ms(StopFor::kCancel, true), 300'000);
+  EXPECT_EQ(TimeForLastCheckpoint(job), std::chrono::minutes(2));
+  EXPECT_EQ(grace_ms(StopFor::kCancel, true), 300'000)
+      << "who cancels waits for as long as the job asked for";
+  EXPECT_EQ(TimeForLastCheckpoint(job), std::chrono::minutes(5));
 }
 
 TEST(LongestStart, AProgramHasNoCheckpointToWriteAtItsEnd) {
