@@ -88,13 +88,13 @@ inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);
 /// lost for the sake of a minute.
 int64_t GraceForCheckpoint(const JobRecord& job);
 
-/// From the stop on that asks for it. Somebody who cancels a job waits for its grace time, where that is
-/// longer.
-Duration TimeForLastCheckpoint(const JobRecord& job);
-
 /// The same where there is only so much time for all of it, milliseconds: the ranks may take as long again to
 /// end, and some seconds are left for what they report.
 int64_t GraceWithin(int64_t grace_ms, Duration left);
+
+/// Of a last one, from the stop on that asks for it. Somebody who cancels a job waits for its grace time,
+/// where that is longer.
+Duration TimeForLastCheckpoint(const JobRecord& job);
 
 /// That a run that is asked to stop takes at most.
 Duration TimeToStop(const JobRecord& job);
