@@ -189,12 +189,17 @@ void AStartTakesWhatThereIs(World& world, const Batch& batch, const char* name) 
   }
 }
 
-/// Of a job that holds devices, where nobody else waits or leaves.
+/// What it may have, and for how long that is worth it, is the daemon's to say.
+bool IsBounded(const World& world, const JobRecord& job) {
+  return job.time_limit_ms != 0 || HasQuotas(world, job);
+}
+
+/// Of a job that holds devices, where nobody else waits or leaves; of one that is bounded: maybe.
 bool CouldGrow(World& world, const JobRecord& job) {
   const Instant now = world.time.now().steady;
-  return job.Trains() && job.state == JobState::kRunning && job.time_limit_ms == 0 &&
-         job.run.parts.size() < world.truths.at(job.name).submission.max_nodes && !HasQuotas(world, job) &&
-         !job.run.finished && job.run.exits.empty() && job.run.troubles.empty() &&
+  return job.Trains() && job.state == JobState::kRunning &&
+         job.run.parts.size() < world.truths.at(job.name).submission.max_nodes && !job.run.finished &&
+         job.run.exits.empty() && job.run.troubles.empty() &&
          now >= world.ledger.jobs[job.id].held_since + IntervalOf(world, job) &&
          now >= world.daemon.disturbed() &&
          std::all_of(job.run.parts.begin(), job.run.parts.end(),
@@ -203,14 +208,18 @@ bool CouldGrow(World& world, const JobRecord& job) {
 }
 
 /// When the cluster is quiet a job grows as soon as it may, of several the first in the order of the queue:
-/// so the last one that could counts.
+/// so the last one that could counts. What a bounded one may take nobody else is sure of.
 void JobsGrow(World& world, const Batch&, const char* name) {
   if (!world.quiet()) return;
   const Instant now = world.time.now().steady;
-  const bool calm = NobodyWaitsOrLeaves(world);
+  const auto& holdings = world.daemon.reactor().state().holdings();
+  const bool calm = NobodyWaitsOrLeaves(world) &&
+                    std::none_of(holdings.begin(), holdings.end(), [&world](const auto& held) {
+                      return IsBounded(world, *held.second.job) && CouldGrow(world, *held.second.job);
+                    });
   Instant last{};
   const JobRecord* one = nullptr;
-  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+  for (const auto& [id, holding] : holdings) {
     auto& could_grow = world.ledger.jobs[id].could_grow;
     if (!calm || !CouldGrow(world, *holding.job)) {
       could_grow.reset();
