@@ -53,16 +53,14 @@ void NetworkMeter::Take(const std::string& net_dev, NodeFigures& node) {
     if (whole) now[name] = {values[0], values[8]};
   }
   if (now.empty()) return;
-  const bool first = !sum_;
-  if (first) sum_.emplace();
+  if (!sum_) sum_.emplace();
   // One that counts less than it did has begun anew.
   const auto grown = [](uint64_t value, uint64_t before) { return value < before ? value : value - before; };
   for (const auto& [name, traffic] : now) {
     const auto known = latest_.find(name);
-    if (known == latest_.end() && !first) continue;
-    const Traffic before = known == latest_.end() ? Traffic() : known->second;
-    sum_->received += grown(traffic.received, before.received);
-    sum_->sent += grown(traffic.sent, before.sent);
+    if (known == latest_.end()) continue;
+    sum_->received += grown(traffic.received, known->second.received);
+    sum_->sent += grown(traffic.sent, known->second.sent);
   }
   latest_ = std::move(now);
   node.received_bytes = static_cast<double>(sum_->received);

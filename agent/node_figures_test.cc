@@ -34,14 +34,17 @@ std::string Interface(const std::string& name, const std::string& received, cons
 TEST(NodeFigures, TheNetworkIsAllInterfacesButTheLoopback) {
   NetworkMeter network;
   NodeFigures node;
-  network.Take(
+  const std::string headings =
       "Inter-|   Receive                                                |  Transmit\n"
       " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo "
       "colls "
-      "carrier compressed\n" +
-          Interface("    lo", "999", "999") + Interface("  eth0", "100", "7") +
-          "  efa0:20 1 0 0 0 0 0 0 3 1\n",
-      node);
+      "carrier compressed\n";
+  network.Take(headings + Interface("    lo", "1", "1") + Interface("  eth0", "0", "0") +
+                   "  efa0:0 1 0 0 0 0 0 0 0 1\n",
+               node);
+  network.Take(headings + Interface("    lo", "999", "999") + Interface("  eth0", "100", "7") +
+                   "  efa0:20 1 0 0 0 0 0 0 3 1\n",
+               node);
   EXPECT_THAT(node.received_bytes, Optional(120));
   EXPECT_THAT(node.sent_bytes, Optional(10));
 }
@@ -53,12 +56,14 @@ TEST(NodeFigures, WhatTheNetworkHasCarriedNeverGoesBackwards) {
     network.Take(net_dev, node);
     return node.received_bytes;
   };
-  EXPECT_THAT(received(Interface("eth0", "100", "7") + Interface("veth1", "50", "1")), Optional(150));
-  EXPECT_THAT(received(Interface("eth0", "110", "7")), Optional(160)) << "a container has ended";
-  EXPECT_THAT(received(Interface("eth0", "120", "7") + Interface("tun0", "9000", "1")), Optional(170))
+  EXPECT_THAT(received(Interface("eth0", "100", "7") + Interface("veth1", "50", "1")), Optional(0))
+      << "what they carried before an agent's restart is no reset to that";
+  EXPECT_THAT(received(Interface("eth0", "105", "7") + Interface("veth1", "55", "1")), Optional(10));
+  EXPECT_THAT(received(Interface("eth0", "110", "7")), Optional(15)) << "a container has ended";
+  EXPECT_THAT(received(Interface("eth0", "120", "7") + Interface("tun0", "9000", "1")), Optional(25))
       << "one that came has carried this before";
-  EXPECT_THAT(received(Interface("eth0", "120", "7") + Interface("tun0", "9005", "1")), Optional(175));
-  EXPECT_THAT(received(Interface("eth0", "3", "7") + Interface("tun0", "9005", "1")), Optional(178))
+  EXPECT_THAT(received(Interface("eth0", "120", "7") + Interface("tun0", "9005", "1")), Optional(30));
+  EXPECT_THAT(received(Interface("eth0", "3", "7") + Interface("tun0", "9005", "1")), Optional(33))
       << "it has begun anew";
 }
 

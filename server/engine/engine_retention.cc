@@ -178,9 +178,9 @@ void Engine::NoteLate(JobId id) {
 }
 
 void Engine::RemoveWhatIsOld() {
-  if (now_.steady < remove_at_) return;
   // Where the clock was put back, jobs that end now are among those that were passed.
   if (now_.wall.micros < std::max(metrics_gone_, logs_gone_).ended_us) metrics_gone_ = logs_gone_ = {};
+  if (now_.steady < remove_at_) return;
   bool more_figures = false;
   auto figures = OldJobs(settings_.metrics_kept_for, metrics_gone_, more_figures);
   std::erase_if(figures, [this](JobId id) { return !OrFail(metrics_.HasFigures(id)); });

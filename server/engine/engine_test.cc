@@ -367,8 +367,9 @@ struct HeldClock final : Clock {
   Instant Now() const override {
     return Instant(std::chrono::hours(1)) + std::chrono::milliseconds(passed_ms.load());
   }
-  WallTime Wall() const override { return {1'700'000'000'000'000 + 1000 * passed_ms.load()}; }
+  WallTime Wall() const override { return {1'700'000'000'000'000 + 1000 * (passed_ms - back_ms)}; }
   std::atomic<int64_t> passed_ms = 0;
+  std::atomic<int64_t> back_ms = 0;  ///< that it was put back
 };
 
 struct LateReportsTest : EngineTest {
@@ -376,18 +377,17 @@ struct LateReportsTest : EngineTest {
     EngineTest::SetUp();
     OpenWith(&held_clock);
     session = engine->NewSession();
+    Say(Hello("a"));
   }
   void Say(v1::ConnectRequest request) {
     engine->OnAgentMessage(link, session, std::move(request));
     link->WaitHandled(++said);
   }
-  /// Node a joins, and a job's rank begins there.
+  /// A job's rank begins on node a.
   v1::RunId Begin() {
-    Say(Hello("a"));
-    EXPECT_TRUE(link->Next()->has_welcome());
     EXPECT_TRUE(Submit().has_value());
-    const auto prepare = link->Next();
-    EXPECT_TRUE(prepare && prepare->has_prepare_run());
+    auto prepare = link->Next();
+    while (prepare && !prepare->has_prepare_run()) prepare = link->Next();
     const v1::RunId run = prepare->prepare_run().run();
     v1::ConnectRequest prepared;
     *prepared.mutable_run_prepared()->mutable_run() = run;
@@ -463,14 +463,17 @@ struct WhatGoes : LateReportsTest {
   void SetUp() override {
     LateReportsTest::SetUp();
     run = Begin();
-    Say(LineOf(run, 1, "done"));
+    Finish(run);
+  }
+  void Finish(const v1::RunId& started) {
+    Say(LineOf(started, 1, "done"));
     v1::TrainerEvent event;
     event.mutable_step()->set_step(1);
-    Reports(run, 2, event);
+    Reports(started, 2, event);
     event.mutable_finished();
-    Reports(run, 3, event);
-    Say(StatusOf(run, v1::RUN_PHASE_GONE, true));
-    ASSERT_EQ(StateOf(JobId(run.job_id())), JobState::kCompleted);
+    Reports(started, 3, event);
+    Say(StatusOf(started, v1::RUN_PHASE_GONE, true));
+    ASSERT_EQ(StateOf(JobId(started.job_id())), JobState::kCompleted);
   }
   /// After that time the engine looks once at what is to go.
   void LooksAfter(std::chrono::milliseconds time, const EngineSettings& settings) {
@@ -484,6 +487,16 @@ struct WhatGoes : LateReportsTest {
                            [&answer](Status status) { answer.set_value(std::move(status)); });
     ASSERT_TRUE(answer.get_future().get().has_value());
   }
+  /// Of the lines that were said, by number.
+  std::vector<uint64_t> Acks(size_t count) {
+    std::vector<uint64_t> numbers;
+    while (numbers.size() < count) {
+      const auto message = link->Next();
+      if (!message) break;
+      if (message->has_logs_ack()) numbers.push_back(message->logs_ack().line_number());
+    }
+    return numbers;
+  }
   std::map<JobId, uint64_t> LogSizes() {
     return Read([](Reader& reader) { return reader.LogSizes(1).value(); });
   }
@@ -496,7 +509,23 @@ TEST_F(WhatGoes, LinesThatComeLateGoToo) {
   EXPECT_THAT(LogSizes(), SizeIs(1));
   LooksAfter(std::chrono::hours(48), settings);
   EXPECT_THAT(LogSizes(), IsEmpty());
-  Say(LineOf(run, 1, "late"));
+  Say(LineOf(run, 2, "late"));
+  EXPECT_THAT(LogSizes(), SizeIs(1));
+  LooksAfter(std::chrono::minutes(2), settings);
+  EXPECT_THAT(LogSizes(), IsEmpty());
+  Say(LineOf(run, 3, "later"));
+  EXPECT_THAT(Acks(3), ElementsAre(1, 2, 3)) << "its sender would wait";
+  EXPECT_THAT(LogSizes(), SizeIs(1));
+}
+
+TEST_F(WhatGoes, LogsOfAJobThatEndsAfterTheClockWasPutBackALittleGoToo) {
+  const EngineSettings settings{.logs_total_bytes = 1};
+  Use(settings);
+  Use(settings);
+  EXPECT_THAT(LogSizes(), IsEmpty());
+  held_clock.back_ms = 40'000;
+  held_clock.passed_ms += 10'000;
+  Finish(Begin());
   EXPECT_THAT(LogSizes(), SizeIs(1));
   LooksAfter(std::chrono::minutes(2), settings);
   EXPECT_THAT(LogSizes(), IsEmpty());

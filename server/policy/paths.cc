@@ -32,8 +32,15 @@ bool MayBeginWithDot(std::string_view part) {
 }  // namespace
 
 std::string PathAsRead(const std::string& path) {
-  const size_t begin = IsUrl(path) ? path.find("://") + 3 : 0;
-  return path.substr(0, begin) + std::filesystem::path(path.substr(begin)).lexically_normal().native();
+  const auto normal = [](const std::string& text) {
+    return std::filesystem::path(text).lexically_normal().native();
+  };
+  if (!IsUrl(path)) return normal(path);
+  const size_t host = path.find("://") + 3;
+  const size_t end = std::min(path.find('/', host), path.size());
+  const std::string behind = normal("." + path.substr(end));
+  const bool leads_above = behind == ".." || behind.starts_with("../");
+  return path.substr(0, host) + (leads_above ? behind : normal(path.substr(host)));
 }
 
 std::string ProgramAsRead(const std::string& program) {

@@ -7,7 +7,8 @@
 /// Where paths of job files lead, by their text alone: links are not followed. Pure.
 namespace imgd {
 
-/// As the system reads it, behind the host of a URL too: "/data/../etc" is "/etc".
+/// As the system reads it, behind the host of a URL too: "/data/../etc" is "/etc". One that leads above its
+/// host is on none: "s3://a/../b" is "s3://../b".
 std::string PathAsRead(const std::string& path);
 
 /// The same of a program on the nodes. Only a name without a slash is looked for in PATH; what else is not

@@ -332,7 +332,12 @@ void ReadBounds(YamlMap& map, std::string_view key, std::map<std::string, Bound>
     if (words) {
       auto patterns = named.StringList(name);
       if (patterns && patterns->empty()) named.AddError(name, "is empty, so that nothing would be allowed");
-      if (patterns) bounds[name].one_of = std::move(*patterns);
+      if (!patterns) continue;
+      for (std::string& pattern : *patterns) {
+        const bool has_folder = pattern.find('/') < pattern.find_first_of("*?[\\");
+        if (field->is_program && has_folder) pattern = ProgramAsRead(pattern);
+      }
+      bounds[name].one_of = std::move(*patterns);
       continue;
     }
     std::optional<double> value;

@@ -182,11 +182,13 @@ TEST(Policy, OfCommandsTheProgramItsFolderAndItsVariables) {
 }
 
 TEST(Policy, AProgramInTheFolderOfTheCommandIsNoneOfPath) {
-  const auto policies = Read("policies: [{name: own, one_of: {command.run: ['py*', ./run.sh, './bin/*']}}]");
+  const auto policies =
+      Read("policies: [{name: own, one_of: {command.run: ['py*', ./run.sh, './bin/*', tools/make.sh]}}]");
   const auto refused = [&](const std::string& program) {
     return Refused(policies, fmt::format("name: a\ncommand: {{run: ['{}']}}\n", program));
   };
-  for (const char* allowed : {"python3", "./run.sh", "x/../run.sh", "./bin/a", "bin/a"})
+  for (const char* allowed :
+       {"python3", "./run.sh", "x/../run.sh", "./bin/a", "bin/a", "tools/make.sh", "./tools/make.sh"})
     EXPECT_EQ(refused(allowed), "") << allowed;
   for (const char* other : {"run.sh", "./python3", "python/x", "bin/../x", "./bin/../../x", "bin/../../x",
                             "s3://../../x", "/run.sh"})
@@ -347,8 +349,12 @@ TEST(Policy, PathsAreComparedAsTheSystemReadsThem) {
   const std::string head = "name: rn50\n";
   EXPECT_EQ(Refused(policies, head + "data: {train: /data/../data/a}\n"), "");
   EXPECT_THAT(Refused(policies, head + "data: {train: /data/../etc}\n"), HasSubstr("is '/etc'"));
-  EXPECT_THAT(Refused(policies, head + "data: {train: 's3://sets/../other/a'}\n"),
-              HasSubstr("is 's3://other/a'"));
+  EXPECT_EQ(Refused(policies, head + "data: {train: 's3://sets/a/../..b/c'}\n"), "");
+  for (const char* above : {"s3://sets/../other/a", "s3://mine/../sets/a", "s3://mine/x/../../sets/a"}) {
+    EXPECT_THAT(Refused(policies, fmt::format("{}data: {{train: '{}'}}\n", head, above)),
+                HasSubstr("is 's3://../"))
+        << above;
+  }
   for (const char* dir : {"/shared/../esc", "/shared/x://../../esc"}) {
     EXPECT_THAT(Refused(policies, fmt::format("{}checkpoint: {{dir: '{}'}}\n", kJob, dir)),
                 HasSubstr("is '/esc'"));

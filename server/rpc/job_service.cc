@@ -192,10 +192,11 @@ void JobServiceImpl::SubmitRefused(const v1::SubmitJobRequest* request, std::vec
                   [this, errors, response, reactor](Result<SubmitAnswer> answer) {
                     if (answer) {
                       AnswerStored(std::move(*answer), "", response, reactor);
-                    } else if (answer.error().code == ErrorCode::kAlreadyExists) {
-                      reactor->Finish(ToStatus(answer.error()));
+                    } else if (answer.error().code == errors.front().code &&
+                               answer.error().message == errors.front().message) {
+                      reactor->Finish(ToStatus(errors));  // it is new
                     } else {
-                      reactor->Finish(ToStatus(errors));
+                      reactor->Finish(ToStatus(answer.error()));
                     }
                   });
 }

@@ -16,6 +16,9 @@ namespace {
 
 constexpr size_t kMostKnown = 100'000;
 
+/// Of one whose files are gone: who sends more goes on behind what was stored.
+LogPosition WithoutFiles(const LogPosition& position) { return {.last_line = position.last_line}; }
+
 }  // namespace
 
 LogStore::LogStore(std::filesystem::path folder, uint64_t kept_bytes, MetricsStore* metrics)
@@ -59,7 +62,17 @@ Status LogStore::Flush() {
 }
 
 void LogStore::LeaveOut(JobId job) {
-  std::erase_if(batch_, [job](const auto& item) { return item.first.run.job == job; });
+  for (auto& [stream, pending] : batch_) {
+    if (stream.run.job == job) pending = {.position = WithoutFiles(pending.position)};
+  }
+}
+
+Result<std::map<JobId, uint64_t>> LogStore::Sizes() {
+  IMGD_ASSIGN(auto sizes, metrics_->LogSizes(segment_bytes_));
+  for (const auto& [stream, pending] : batch_) {
+    if (!pending.text.empty()) sizes[stream.run.job] += pending.text.size();
+  }
+  return sizes;
 }
 
 Status LogStore::WriteOut(const LogStream& stream, const Pending& pending) {
@@ -90,7 +103,9 @@ void LogStore::Committed() {
 }
 
 void LogStore::RemoveJob(JobId job) {
-  std::erase_if(known_, [job](const auto& item) { return item.first.run.job == job; });
+  for (auto& [stream, position] : known_) {
+    if (stream.run.job == job) position = WithoutFiles(position);
+  }
   std::erase_if(checked_, [job](const LogStream& stream) { return stream.run.job == job; });
   std::error_code ignored;  // what can't be removed now goes at the next start
   std::filesystem::remove_all(folder_ / fmt::format("{}", job), ignored);
