@@ -34,8 +34,8 @@ class LogStore {
   void LeaveOut(JobId job);
   /// After metrics.db's commit.
   void Committed();
-  /// The files of the job's logs go; to be called between two batches, when metrics.db has none of them. Where
-  /// more of a log comes later it goes on from what had been stored.
+  /// The files of the job's logs go; to be called between two batches, when metrics.db has none of them.
+  /// Where more of a log comes later it goes on from what had been stored.
   void RemoveJob(JobId job);
   void Rollback();
   /// About how many bytes each job's logs are, of those that have any, with the batch.

@@ -123,6 +123,35 @@ browserTest('by time a run begins when it trained first, and ticks are at whole 
   for (const text of ticks) assert.match(text, /^\d(\.\d\d?)?\u00a0h$/);
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
+browserTest('by time a run that imgd heard of late begins with its first report', async ({ page, server, base }) => {
+  const { run, history } = server.world.jobs.get('92')!;
+  const heard = history.find(({ state_change }) => state_change?.to === 'JOB_STATE_RUNNING')!;
+  run.begun = Number(heard.time_us) / 1e6 - 3 * 3600;
+  await page.goto(`${base}/compare?jobs=92&x=time`);
+  await page.locator('figure .plot canvas').waitFor();
+  await page.getByRole('button', { name: 'Validation top-1 as a table' }).click();
+  const rows = page.locator('section[aria-label="Validation top-1, table"] tbody tr');
+  await rows.last().waitFor();
+  assert.match((await rows.last().locator('td').first().textContent())!, /^0\u00a0/);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('a part of a comparison that can not be had is said, and can be asked for again', async ({ page, base }) => {
+  await page.goto(`${base}/compare?jobs=91,92&metric=loss`);
+  const plot = page.locator('figure .plot');
+  await plot.locator('canvas').waitFor();
+  await page.route(/\/metrics\?.*from=/, (route) =>
+    route.fulfill({ status: 503, contentType: 'application/json', body: '{"error": {"message": "is being restarted"}}' }),
+  );
+  await plot.focus();
+  await page.keyboard.press('Shift+ArrowLeft');
+  await page.keyboard.press('+');
+  const again = page.getByRole('alert').getByRole('button', { name: 'Try again' });
+  await again.waitFor();
+  await page.unrouteAll({ behavior: 'wait' });
+  await again.click();
+  await plot.locator('canvas').waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
 browserTest('the chart of a comparison stays while another smoothing or a part of it is awaited', async ({ page, base }) => {
   await page.goto(`${base}/compare?jobs=91,92&metric=loss`);
   const plot = page.locator('figure .plot');

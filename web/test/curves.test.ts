@@ -162,6 +162,27 @@ browserTest('a chart is zoomed and shown whole again by keys alone', async ({ pa
   }
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
+browserTest('a part without reports is asked for once', async ({ page, server, base }) => {
+  await page.goto(`${base}/jobs/91`);
+  const plot = page.locator('figure[aria-label=Loss] .plot');
+  await plot.locator('canvas').waitFor();
+  const asked: string[] = [];
+  await page.route(/\/metrics\?.*from=/, async (route) => {
+    asked.push(route.request().url());
+    const answer = await (await route.fetch()).json();
+    for (const one of answer.series) one.points = [];
+    await route.fulfill({ json: answer });
+  });
+  // Steps that the history lacks as yet.
+  for (let i = 0; i < 3; i++) server.live.tick();
+  await plot.focus();
+  await page.keyboard.press('Shift+ArrowLeft');
+  await page.keyboard.press('+');
+  await page.getByText('No figures').first().waitFor();
+  await page.waitForTimeout(2500);
+  assert.equal(asked.length, new Set(asked).size, asked.join('\n'));
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
 browserTest('the first curves of a job are asked for while it is not known yet what job it is, and once', async ({ page, base }) => {
   const asked: string[] = [];
   page.on('request', (request) => {

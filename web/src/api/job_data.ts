@@ -187,7 +187,7 @@ export function useMetrics(
   const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
   const { reload } = loaded;
   const watch = useRef(new StepWatch());
-  const empty = loaded.data?.series.every(({ points }) => points.length === 0);
+  const empty = loaded.data?.whole && loaded.data.series.every(({ points }) => points.length === 0);
   // Of what the history lacks as yet it is known that it has come.
   useEffect(() => {
     if (!empty) setLive([]);

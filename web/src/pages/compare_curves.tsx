@@ -1,4 +1,4 @@
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import type { Range } from '../api/job_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
@@ -44,8 +44,10 @@ export interface Run extends GetJobResponse {
 
 export const isLive = ({ job }: Run) => !isOver(stateOf(job));
 
-/** Where on the axis a run begins. By time that is 0 of the chart: runs of different days lie on one another. */
-const startOf = (run: Run, axis: MetricAxis) => (axis === 'time' ? beganAt(run) : 0);
+/** Where on the axis a run begins. By time that is 0 of the chart: runs of different days lie on one another. What was
+ * reported of it while imgd was away is from before imgd knew that it trains. */
+const startOf = (run: Run, axis: MetricAxis, points: readonly MetricPoint[]) =>
+  axis === 'time' ? Math.min(beganAt(run), points[0]?.[0] ?? Number.POSITIVE_INFINITY) : 0;
 
 /** A figure's curves over one another. */
 export function Curves({ runs }: { runs: readonly Run[] }) {
@@ -60,11 +62,11 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
     if (!data || data.length !== runs.length) return [];
     return runs.map((run, i) => {
       const { job, history, look } = run;
-      const start = startOf(run, axis);
+      const { start, points } = data[i]!;
       return {
         label: `${job.id} ${job.name}`,
         tag: job.id,
-        points: data[i]!.map(([x, ...rest]) => [x - start, ...rest] as MetricPoint),
+        points: points.map(([x, ...rest]) => [x - start, ...rest] as MetricPoint),
         sparse: validation,
         resumed: axis === 'time' ? resumedAt(history).map((at) => at - start) : [],
         ...look,
@@ -109,11 +111,15 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
 
 /** A figure of each run, the whole of it or a part that is counted from where each begins. */
 function useFigure(runs: readonly Run[], name: Name, axis: MetricAxis, range: Range | null, smooth: number) {
+  const starts = useRef(new Map<string, number>());
   const one = async (run: Run, signal: AbortSignal) => {
-    const start = startOf(run, axis);
-    const part = range && { from: range.from + start, to: range.to + start };
+    const known = starts.current.get(run.id) ?? 0;
+    const part = range && { from: range.from + known, to: range.to + known };
     const { series } = await api.metrics(run.id, [name], axis, { points: POINTS, smooth, ...part }, signal);
-    return series[0]?.points ?? [];
+    const points = series[0]?.points ?? [];
+    const start = range ? known : startOf(run, axis, points);
+    starts.current.set(run.id, start);
+    return { start, points };
   };
   const key = `curves ${runs.map(({ id }) => id).join()} ${name} ${axis}`;
   const loaded = useKept(

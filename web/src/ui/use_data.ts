@@ -61,12 +61,13 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
   };
 }
 
-/** What was loaded before stays until what differs only in its range or smoothing, of which `key` tells nothing, has come: the
+/** What was loaded before stays while what differs only in its range or smoothing, of which `key` tells nothing, is awaited: the
  * chart is there all the time, and so are its keys. */
 export function useKept<T>(key: string, loaded: Loaded<T>): Loaded<T> {
   const kept = useRef<{ key: string; data: T } | null>(null);
   if (loaded.data) kept.current = { key, data: loaded.data };
-  const data = loaded.data ?? (kept.current?.key === key ? kept.current.data : null);
+  const awaited = !loaded.data && !loaded.error;
+  const data = awaited && kept.current?.key === key ? kept.current.data : loaded.data;
   return { ...loaded, data };
 }
 
