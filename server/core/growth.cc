@@ -115,8 +115,9 @@ std::string NodesAre(std::vector<std::string> names, std::string_view are) {
 }
 
 /// Why it has fewer nodes than its last start: for whom it left, or what is the matter with `left`, those
-/// that it had and has no more.
-std::string WhyFewer(const JobRecord& job, const std::vector<Part>& left, const ClusterState& state) {
+/// that it had and has no more, or whose quota is `full`.
+std::string WhyFewer(const JobRecord& job, const std::vector<Part>& left, const ClusterState& state,
+                     const std::string& full) {
   const StopFor stop = job.run.stop;
   std::vector<std::string> lost;
   std::vector<std::string> unfit;
@@ -133,7 +134,7 @@ std::string WhyFewer(const JobRecord& job, const std::vector<Part>& left, const 
   if (unfit.size() > 1) unfit.front() += fmt::format("; {} more can't be used either", unfit.size() - 1);
   if (!unfit.empty()) return unfit.front();
   if (!avoided.empty()) return NodesAre(std::move(avoided), "avoided after failures");
-  return "no more are free";
+  return full.empty() ? "no more are free" : fmt::format("{}'s quota leaves it no more devices", full);
 }
 
 }  // namespace
@@ -363,12 +364,13 @@ std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Par
       left.empty() ? "" : fmt::format("; without {}, which can't be used", fmt::join(NodeNames(left), ", ")));
 }
 
-std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after, const ClusterState& state) {
+std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after, const ClusterState& state,
+                          const std::string& full) {
   const auto& before = job.run.parts;
   if (before.empty() || before.size() == after.size()) return "";
   if (after.size() > before.size()) return fmt::format("goes on with {}", ExplainGrowth(before, after));
   return fmt::format("goes on with {} instead of {}: {}", NodesText(after.size()), before.size(),
-                     WhyFewer(job, Without(before, after), state));
+                     WhyFewer(job, Without(before, after), state, full));
 }
 
 }  // namespace imgd

@@ -499,6 +499,20 @@ TEST_F(ElasticRun, PreemptedItGoesOnWithWhatIsLeft) {
               HasSubstr("goes on with 1 node instead of 2: preempted for job 2 (high), whose priority is 3"));
 }
 
+TEST_F(ElasticRun, AQuotaThatMakesItSmallerIsNamed) {
+  GrowsToB();
+  ASSERT_TRUE(cluster.Pause(job));
+  SavesAndEnds(80);
+  CoreSettings settings;
+  settings.quotas.users["ada"].devices = 1;
+  cluster.reactor().SetSettings(settings);
+  ASSERT_TRUE(cluster.Resume(job));
+  EXPECT_THAT(Nodes(), SizeIs(1));
+  EXPECT_THAT(
+      cluster.Job(job).reason.text,
+      HasSubstr("goes on with 1 node instead of 2: user ada's quota leaves it no more devices; placed"));
+}
+
 TEST_F(ElasticRun, MovedItDoesNotGrowBack) {
   cluster.Join("b", 1);
   ASSERT_TRUE(cluster.Move(job));
