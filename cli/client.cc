@@ -406,9 +406,7 @@ Reply<v1::ListTokensResponse> Client::ListTokens() {
                                           });
 }
 
-Reply<v1::RevokeTokenResponse> Client::RevokeToken(const std::string& name) {
-  v1::RevokeTokenRequest request;
-  request.set_name(name);
+Reply<v1::RevokeTokenResponse> Client::RevokeToken(const v1::RevokeTokenRequest& request) {
   return CallOnce<v1::RevokeTokenResponse>(
       timeout_, [&](Connection& connection, auto* context, auto* response) {
         return connection.tokens->RevokeToken(context, request, response);

@@ -94,7 +94,7 @@ class Client {
 
   Reply<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   Reply<v1::ListTokensResponse> ListTokens();
-  Reply<v1::RevokeTokenResponse> RevokeToken(const std::string& name);
+  Reply<v1::RevokeTokenResponse> RevokeToken(const v1::RevokeTokenRequest& request);
 
   Reply<v1::CreateJoinTokenResponse> CreateJoinToken(const v1::CreateJoinTokenRequest& request);
   Reply<v1::ListJoinTokensResponse> ListJoinTokens();

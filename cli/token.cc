@@ -23,6 +23,7 @@ int CreateToken(Context& context, const TokenArguments& arguments) {
   request.set_owner(arguments.owner.empty() ? OwnerName(context.env()) : arguments.owner);
   const auto ttl = std::chrono::duration_cast<std::chrono::milliseconds>(arguments.ttl);
   request.set_ttl_ms(static_cast<uint64_t>(ttl.count()));
+  request.set_actor(OwnerName(context.env()));
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   const auto answer = (*client)->CreateToken(request);
@@ -36,9 +37,12 @@ int CreateToken(Context& context, const TokenArguments& arguments) {
   // Alone on the standard output: `TOKEN=$(imgcli token create --scope report)`.
   context.out() << answer->secret() << '\n';
   const std::string name = Printable(answer->token().name());
-  context.Say(fmt::format("{}: what is done with it is done in the name of {}{}", name,
-                          Printable(answer->token().owner()),
-                          arguments.owner.empty() ? ", as no --owner was named" : ""));
+  const bool only_reports = arguments.scopes == std::vector<std::string>{"report"};
+  context.Say(only_reports
+                  ? fmt::format("{}: a run that reports with it is of the user who runs it there", name)
+                  : fmt::format("{}: what is done with it is done in the name of {}{}", name,
+                                Printable(answer->token().owner()),
+                                arguments.owner.empty() ? ", as no --owner was named" : ""));
   context.Say(fmt::format("{}: shown this once; imgcli token revoke {} takes it back", name, name),
               Style::kDim);
   return 0;
@@ -85,9 +89,12 @@ int ListTokens(Context& context, OutputFormat format) {
 }
 
 int RevokeToken(Context& context, const std::string& name) {
+  v1::RevokeTokenRequest request;
+  request.set_name(name);
+  request.set_actor(OwnerName(context.env()));
   auto client = context.client();
   if (!client) return context.Fail(client.error());
-  const auto answer = (*client)->RevokeToken(name);
+  const auto answer = (*client)->RevokeToken(request);
   if (!answer) return context.Fail(answer.error());
   context.out() << fmt::format("{}: revoked; what is asked with it from now on is refused\n",
                                Printable(name));

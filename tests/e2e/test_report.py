@@ -201,10 +201,16 @@ def test_tokens_are_made_listed_and_revoked(cluster: Cluster) -> None:
     assert re.fullmatch(r"imgd_[0-9a-f]{64}", secret)
     made = cluster.json("token", "create", "--scope", "report", "--ttl", "30d")
     assert made["secret"].startswith("imgd_") and int(made["expires_us"]) > int(made["created_us"])
-    said = cluster.cli("token", "create", "--scope", "report", "--owner", "ada", "--name", "of-ada").stderr
+    said = cluster.cli("token", "create", "--scope", "view", "--owner", "ada", "--name", "of-ada").stderr
     assert "in the name of ada\n" in said
-    said = cluster.cli("token", "create", "--scope", "report", "--name", "mine").stderr
+    said = cluster.cli("token", "create", "--scope", "view", "--name", "mine").stderr
     assert f"in the name of {made['owner']}, as no --owner was named" in said
+    said = cluster.cli("token", "create", "--scope", "report", "--name", "team").stderr
+    assert "team: a run that reports with it is of the user who runs it there\n" in said
+    cluster.cli("token", "revoke", "of-ada")
+    made_and_taken = cluster.cli("events").stdout
+    assert f"{made['owner']} made the token of-ada for ada (view)" in made_and_taken
+    assert f"{made['owner']} took back the token of-ada" in made_and_taken
     assert "UNTIL" in cluster.cli("token", "list", "-o", "wide").stdout
     listed = cluster.cli("token", "list").stdout
     assert "slurm" in listed and "in 29d" in listed and secret not in listed

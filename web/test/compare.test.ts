@@ -1,6 +1,7 @@
 // As many runs as can be compared, and one more.
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
+import { endJob } from '../dev/jobs.ts';
 import { figure, unit } from '../src/lib/format.ts';
 import { axe, browserTest, tabTo } from './harness.ts';
 
@@ -174,6 +175,28 @@ browserTest('the chart of a comparison stays while another smoothing or a part o
     await page.keyboard.press('+');
   });
   await page.unrouteAll({ behavior: 'wait' });
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('what a run reported before its end is asked for once it has ended', async ({ page, server, base }) => {
+  let told = false;
+  // It is told between two times that all is asked for again.
+  await page.route('**/api/v1/jobs/91', async (route) => {
+    const response = await route.fetch();
+    const over = (await response.text()).includes('JOB_STATE_COMPLETED');
+    if (over) await page.waitForTimeout(7500);
+    told ||= over;
+    await route.fulfill({ response });
+  });
+  const asked = new Set<string>();
+  page.on('request', (request) => {
+    const names = new URL(request.url()).searchParams.get('names');
+    if (told && names) asked.add(names);
+  });
+  await page.goto(`${base}/compare?jobs=91&metric=loss`);
+  await page.locator('figure .plot canvas').waitFor();
+  endJob(server.world.jobs.get('91')!, 'COMPLETED', 1);
+  for (let i = 0; asked.size < 2 && i < 400; i++) await page.waitForTimeout(50);
+  assert.deepEqual([...asked].sort(), ['images_per_second', 'loss']);
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('how much curves are smoothed is in the address of a comparison', async ({ page, base }) => {

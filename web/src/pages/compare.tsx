@@ -13,8 +13,8 @@ import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Later, State, Trouble } from '../ui/bits.tsx';
 import { Swatch } from '../ui/chart.tsx';
-import { useData, useEvery } from '../ui/use_data.ts';
-import { Curves, EVERY_MS, isLive, type Run } from './compare_curves.tsx';
+import { useData } from '../ui/use_data.ts';
+import { Curves, type Run, useWhileLive } from './compare_curves.tsx';
 
 /** Null where there is no such job. */
 const jobOrNone = (id: string, signal: AbortSignal) =>
@@ -33,12 +33,12 @@ export function ComparePage() {
   const loaded = useData(`compare ${ids.join()}`, (signal) =>
     Promise.all(ids.map((id) => jobOrNone(id, signal))),
   );
-  const { data, reload, poll } = loaded;
+  const { data, reload } = loaded;
   const runs = useMemo(
     () => ids.flatMap((id, i): Run[] => (data?.[i] ? [{ ...data[i], id, look: look(i) }] : [])),
     [ids, data],
   );
-  useEvery(runs.some(isLive) ? EVERY_MS : 0, poll);
+  useWhileLive(runs, loaded);
   useEffect(
     () =>
       onLive('job_gone', (gone) => {
@@ -173,7 +173,7 @@ function Figures(props: { runs: readonly Run[]; leaveOut: (ids: readonly string[
   const speeds = useData(`speeds ${runs.map(({ id }) => id).join()}`, (signal) =>
     Promise.all(runs.map(({ id }) => meanSpeed(id, signal))),
   );
-  useEvery(runs.some(isLive) ? EVERY_MS : 0, speeds.poll);
+  useWhileLive(runs, speeds);
   const costs = runs.some(({ job }) => job.cost > 0);
   const currency = useCurrency();
   const best = Math.max(...runs.map(({ job }) => num(job.last_epoch?.val_top1)).filter(Number.isFinite));

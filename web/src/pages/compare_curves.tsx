@@ -1,4 +1,4 @@
-import { useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import type { Range } from '../api/job_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
@@ -12,10 +12,10 @@ import { Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import type { Line } from '../ui/plot_table.ts';
 import { Smoothing, smoothingIn } from '../ui/smoothing.tsx';
-import { useData, useEvery, useKept } from '../ui/use_data.ts';
+import { type Loaded, useData, useEvery, useKept } from '../ui/use_data.ts';
 
 /** How often what still runs is asked for anew. */
-export const EVERY_MS = 5000;
+const EVERY_MS = 5000;
 /** Of each curve. */
 const POINTS = 600;
 const METRICS = [
@@ -42,7 +42,18 @@ export interface Run extends GetJobResponse {
   look: ReturnType<typeof look>;
 }
 
-export const isLive = ({ job }: Run) => !isOver(stateOf(job));
+const isLive = ({ job }: Run) => !isOver(stateOf(job));
+
+/** Asks again while any of the runs goes on, and once more when one has ended: then all of it is there. */
+export function useWhileLive(runs: readonly Run[], { poll, reload }: Loaded<unknown>): void {
+  const live = runs.filter(isLive).length;
+  useEvery(live > 0 ? EVERY_MS : 0, poll);
+  const known = useRef(live);
+  useEffect(() => {
+    if (known.current !== live) reload();
+    known.current = live;
+  }, [live, reload]);
+}
 
 /** Where on the axis a run begins. By time that is 0 of the chart: runs of different days lie on one another. What was
  * reported of it while imgd was away is from before imgd knew that it trains. */
@@ -128,6 +139,6 @@ function useFigure(runs: readonly Run[], name: Name, axis: MetricAxis, range: Ra
       Promise.all(runs.map((run) => one(run, signal))),
     ),
   );
-  useEvery(runs.some(isLive) ? EVERY_MS : 0, loaded.poll);
+  useWhileLive(runs, loaded);
   return loaded;
 }
