@@ -173,10 +173,12 @@ browserTest('a part without reports is asked for once', async ({ page, server, b
     for (const one of answer.series) one.points = [];
     await route.fulfill({ json: answer });
   });
-  // Steps that the history lacks as yet.
-  for (let i = 0; i < 3; i++) server.live.tick();
+  await page.waitForSelector('[data-state=live]');
   await plot.focus();
   await page.keyboard.press('Shift+ArrowLeft');
+  // Steps that the history lacks as yet.
+  for (let i = 0; i < 3; i++) server.live.tick();
+  await page.waitForTimeout(200);
   await page.keyboard.press('+');
   await page.getByText('No figures').first().waitFor();
   await page.waitForTimeout(2500);
