@@ -50,7 +50,7 @@ export function useWhileLive(runs: readonly Run[], { poll, reload }: Loaded<unkn
   useEvery(live > 0 ? EVERY_MS : 0, poll);
   const known = useRef(live);
   useEffect(() => {
-    if (known.current !== live) reload();
+    if (live < known.current) reload();
     known.current = live;
   }, [live, reload]);
 }
@@ -77,7 +77,7 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
       return {
         label: `${job.id} ${job.name}`,
         tag: job.id,
-        points: points.map(([x, ...rest]) => [x - start, ...rest] as MetricPoint),
+        points: start === 0 ? points : points.map(([x, ...rest]) => [x - start, ...rest] as MetricPoint),
         sparse: validation,
         resumed: axis === 'time' ? resumedAt(history).map((at) => at - start) : [],
         ...look,
