@@ -16,8 +16,8 @@ const POLLS: Record<string, [file: string, constant: string]> = {
   'the last hour of nodes': ['api/nodes_data.ts', 'MINUTE_MS'],
   'usage by day': ['pages/usage_page.tsx', 'EVERY_MS'],
 };
-// A clock, the hook itself, and another part of the comparison.
-const OTHERS = ['ui/bits.tsx', 'ui/use_data.ts', 'pages/compare.tsx'];
+// A clock, and the hook itself.
+const OTHERS = ['ui/bits.tsx', 'ui/use_data.ts'];
 
 test('docs/dashboard.md names what pages ask for again and again, and how often', () => {
   const rows = [...read('docs/dashboard.md').matchAll(/^\| (.*?) \| every ([\d.]+) s/gm)];
