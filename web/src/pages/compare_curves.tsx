@@ -56,9 +56,9 @@ export function useWhileLive(runs: readonly Run[], { poll, reload }: Loaded<unkn
 }
 
 /** Where on the axis a run begins. By time that is 0 of the chart: runs of different days lie on one another. What was
- * reported of it while imgd was away is from before imgd knew that it trains. */
-const startOf = (run: Run, axis: MetricAxis, points: readonly MetricPoint[]) =>
-  axis === 'time' ? Math.min(beganAt(run), points[0]?.[0] ?? Number.POSITIVE_INFINITY) : 0;
+ * reported of it while imgd was away, from `first` on, is from before imgd knew that it trains. */
+const startOf = (run: Run, axis: MetricAxis, first = Number.POSITIVE_INFINITY) =>
+  axis === 'time' ? Math.min(beganAt(run), first) : 0;
 
 /** A figure's curves over one another. */
 export function Curves({ runs }: { runs: readonly Run[] }) {
@@ -122,15 +122,14 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
 
 /** A figure of each run, the whole of it or a part that is counted from where each begins. */
 function useFigure(runs: readonly Run[], name: Name, axis: MetricAxis, range: Range | null, smooth: number) {
-  const starts = useRef(new Map<string, number>());
+  const firsts = useRef(new Map<string, number>());
   const one = async (run: Run, signal: AbortSignal) => {
-    const known = starts.current.get(run.id) ?? 0;
-    const part = range && { from: range.from + known, to: range.to + known };
+    const from = startOf(run, axis, firsts.current.get(run.id));
+    const part = range && { from: range.from + from, to: range.to + from };
     const { series } = await api.metrics(run.id, [name], axis, { points: POINTS, smooth, ...part }, signal);
     const points = series[0]?.points ?? [];
-    const start = range ? known : startOf(run, axis, points);
-    starts.current.set(run.id, start);
-    return { start, points };
+    if (!range && axis === 'time' && points[0]) firsts.current.set(run.id, points[0][0]);
+    return { start: range ? from : startOf(run, axis, points[0]?.[0]), points };
   };
   const key = `curves ${runs.map(({ id }) => id).join()} ${name} ${axis}`;
   const loaded = useKept(

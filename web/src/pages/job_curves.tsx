@@ -61,7 +61,10 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   const first = useMetrics(job.id, FIRST, axis, range, smoothing);
   const others = useMetrics(job.id, OTHERS, axis, range, smoothing);
   // A part of the curves tells of no place outside it.
-  const whole = useKept<Metrics>(`${job.id} ${axis}`, first.whole ? first : { ...first, data: null });
+  const whole = useKept<Metrics>(
+    `${job.id} ${axis}`,
+    first.whole ? first : { ...first, data: null, error: '' },
+  );
   const marks = useMarks(data, axis, whole.data);
   const validated = `${job.last_epoch?.epoch} ${job.state}`;
   const known = useRef(validated);
