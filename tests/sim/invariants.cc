@@ -59,6 +59,7 @@ void NoteJobs(World& world, const Batch& batch) {
     known.failures = job->failures;
     known.preempted = job->HoldsDevices() && job->run.stop == StopFor::kPreempt;
     known.gives_back = job->HoldsDevices() && job->run.stop == StopFor::kNotice;
+    known.grows = job->HoldsDevices() && job->run.stop == StopFor::kGrow;
     known.avoid = job->avoid;
     if (!job->HoldsDevices()) continue;
     const NodeRecord* first = world.daemon.reactor().state().FindNode(job->run.parts.front().node);

@@ -72,6 +72,16 @@ void GrowingSavesFirst(World& world, const Batch& batch, const char* name) {
   });
 }
 
+/// To be ended for it is no failure, whatever else happens meanwhile.
+void GrowingIsNoFailure(World& world, const Batch& batch, const char* name) {
+  for (const JobId id : batch.touched) {
+    const JobRecord* job = world.daemon.reactor().state().FindJob(id);
+    const Ledger::Job& known = world.ledger.jobs[id];
+    if (job != nullptr && known.grows && job->failures > known.failures)
+      world.Break(name, fmt::format("job {} was to grow, which counts as a failure", id));
+  }
+}
+
 /// The job could have a part there, if nothing else were.
 bool IsFor(const World& world, const NodeRecord& node, const JobRecord& job) {
   return node.devices.size() >= job.ranks_per_node &&
@@ -239,6 +249,7 @@ const std::vector<Invariant>& ElasticInvariants() {
   static const std::vector<Invariant> rules = {
       {"growing is rare", GrowingIsRare},
       {"growing saves first", GrowingSavesFirst},
+      {"growing is no failure", GrowingIsNoFailure},
       {"growing takes from nobody", GrowingTakesFromNobody},
       {"growing shares nothing", GrowingSharesNothing},
       {"growing loses no place", GrowingLosesNoPlace},

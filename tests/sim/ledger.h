@@ -53,6 +53,7 @@ struct Ledger {
     Instant held_since{};                              ///< of the present one
     std::optional<std::pair<Generation, Instant>> stop_since;  ///< that start was told to stop at once
     std::vector<Part> grew_from;                               ///< what it had then
+    bool grows = false;                                        ///< it holds devices, and is ended to grow
     std::vector<Part> grows_to;                                ///< that its latest start was ended for
     uint32_t failures = 0;                                     ///< that count
     bool gives_back = false;  ///< a node of its latest start is being taken back, and it was ended for that
