@@ -101,17 +101,6 @@ TEST(Preemption, WhatThoseWhoLeaveGiveBackStaysReservedThoughOthersWouldBeGoneSo
   EXPECT_EQ(plan.reserved.front().from, kNow + minutes(10));
 }
 
-TEST(Preemption, WhatOneThatFailedHasIsThereForThoseBeforeItOnceItIsStopped) {
-  auto builder = PlanBuilder().Node("a", 1).Node("b", 1, {8}).Node("d", 1, {9}).Holds(8, 0).Holds(9, 0);
-  builder.cluster.holders[JobId(8)].leaving = Leaving::kComesBack;
-  builder.Ends(8, std::chrono::hours(10)).Queue(1, 2, 1, 5).Queue(2, 1, 1, 5).For(minutes(60));
-  const auto plan = builder.Make();
-  ASSERT_FALSE(plan.reserved.empty());
-  EXPECT_THAT(plan.reserved.front().victims, IsEmpty());
-  EXPECT_EQ(plan.reserved.front().from, kNow + minutes(2));
-  EXPECT_THAT(plan.starts, IsEmpty()) << "job 2 would put job 1 off";
-}
-
 TEST(Preemption, OneThatFailedAndEndsMakesRoomForThoseBeforeIt) {
   auto builder = PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Holds(8, 3).Holds(9, 0);
   builder.cluster.holders[JobId(8)] = {.priority = 3, .leaving = Leaving::kComesBack};

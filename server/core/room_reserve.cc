@@ -222,11 +222,6 @@ std::optional<Reservation> Room::ReserveByPreemption(const QueuedJob& job, EndTi
   auto victims = ChooseVictims(job, holders);
   if (!victims) return ReserveOnceTaken(job, ends, holders, asked);
   for (const JobId victim : *victims) EndsBy(victim, asked + holders.at(victim).to_stop, ends);
-  // Others that leave have their end already: of these only who comes first gets what they had.
-  for (const auto& [id, holder] : holders) {
-    if (holder.leaving == Leaving::kComesBack && holder.priority < job.Rank())
-      EndsBy(id, asked + holder.to_stop, ends);
-  }
   auto found = Reserve(job, ends);
   if (found) found->victims = std::move(*victims);
   return found;
