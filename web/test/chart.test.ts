@@ -38,7 +38,6 @@ browserTest('the table behind a chart has every validation, every peak, and valu
   await page.getByLabel('Smoothing').fill('0');
   await heads.filter({ hasText: 'smoothed' }).waitFor({ state: 'detached' });
   assert.equal(await heads.count(), 4);
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 /** Coloured pixels of a chart in the middle third of a stretch of its axis, given by shares of the plot's width. */
@@ -87,7 +86,6 @@ browserTest('by time no curve goes through a pause', async ({ page, server, base
     assert.ok((await colouredIn(page, title!, at + GAP / length, 1)) > 0, title);
     assert.equal(await colouredIn(page, title!, at, at + GAP / length), 0, title);
   }
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('a job of one rank has no chart of how its ranks differ', async ({ page, base }) => {
@@ -98,7 +96,6 @@ browserTest('a job of one rank has no chart of how its ranks differ', async ({ p
   await page.locator('figure[aria-label="Images per second"] canvas').waitFor();
   await page.locator('figure[aria-label="Time of a step by stage"]').waitFor();
   assert.equal(await page.locator('figure[aria-label="Own work of the ranks"]').count(), 0);
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('of a loss that diverged the legend shows no value of before, and its large ones fit beside the axis', async ({ page, base }) => {
@@ -124,7 +121,6 @@ browserTest('of a loss that diverged the legend shows no value of before, and it
   assert.ok(written.some((text) => /^\d(\.\d+)?e13$/.test(text)), written.join(' | '));
   const long = written.filter((text) => /^\d/.test(text) && text.replaceAll('\u202f', '').length > 9);
   assert.deepEqual(long, []);
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('where a step’s time goes is all of it, with what no stage took', async ({ page, server, base }) => {
@@ -136,5 +132,4 @@ browserTest('where a step’s time goes is all of it, with what no stage took', 
   assert.match((await other.textContent())!, /2\u00a0%$/);
   const step = (Number(loader!.interval_seconds) / times!.steps) * 1000;
   assert.equal(Number.parseFloat((await panel.locator('header .muted').textContent())!), Number(step.toPrecision(3)));
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument

@@ -175,7 +175,6 @@ browserTest('the chart of a comparison stays while another smoothing or a part o
     await page.keyboard.press('Shift+ArrowLeft');
     await page.keyboard.press('+');
   });
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('what a run reported before its end is asked for once it has ended', async ({ page, server, base }) => {

@@ -64,6 +64,8 @@ export function browserTest(
       await what({ page, context, server, base });
       if (faults.length > 0) throw new Error(faults.join('\n'));
     } finally {
+      // An answer that a test held back may still be on its way.
+      for (const open of context.pages()) await open.unrouteAll({ behavior: 'ignoreErrors' });
       await context.close();
       await own?.close();
       server.close();

@@ -97,5 +97,4 @@ browserTest('marks keep their places where a part of the curves is shown', async
   await page.keyboard.press('0');
   await all;
   assert.deepEqual(await legend.allTextContents(), kinds, 'while the whole is awaited, too');
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument

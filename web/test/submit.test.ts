@@ -47,7 +47,6 @@ browserTest('who tries again after a break submits the same job, and no second o
   await submit.click();
   await page.waitForURL(/\/jobs\/\d+$/);
   assert.notEqual(keys[2], keys[0], 'what was taken is done with');
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('who may only look is told so, and can enter another token', async ({ page, base }) => {
@@ -59,5 +58,4 @@ browserTest('who may only look is told so, and can enter another token', async (
   await page.goto(`${base}/submit`);
   await page.getByText('this token may only look').waitFor();
   await page.getByRole('button', { name: 'Enter another token' }).waitFor();
-  await page.unrouteAll({ behavior: 'wait' });
 }, { everyMs: 0 }); // biome-ignore format: one argument
