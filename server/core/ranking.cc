@@ -41,7 +41,7 @@ void Ranking::Rank(const JobRecord& job, QueuedJob& entry) const {
   };
   entry.waits_since = WaitsSince(job);
   entry.aged = StepsOfAge(entry.waits_since, aging, at);
-  if (!turns.empty()) entry.turn = {turn_of(ProjectOf(job)), turn_of(UserOf(job))};
+  entry.turn = turns.empty() ? Turn{} : Turn{turn_of(ProjectOf(job)), turn_of(UserOf(job))};
 }
 
 }  // namespace imgd

@@ -324,6 +324,23 @@ TEST_F(FairShare, ItOutlivesTheDaemon) {
   EXPECT_NEAR(cluster.reactor().state().usage().at("ada").device_seconds, 5 * 3600, 300);
 }
 
+TEST_F(FairShare, WhereNobodyHasHadAnythingAnyMoreAgeAloneDecides) {
+  cluster.reactor().SetSettings({.half_life = Duration::zero()});
+  cluster.Complete(ended);
+  EXPECT_EQ(cluster.Job(early).state, JobState::kStarting);
+}
+
+TEST_F(FairShare, WhereNobodyHasHadAnythingAnyMoreTheQueueLosesThoseWhoStart) {
+  cluster.reactor().SetSettings({.half_life = Duration::zero()});
+  cluster.Join("b", 2);
+  for (const JobId job : {early, late}) cluster.BringUp(job);
+  EXPECT_THAT(cluster.reactor().state().queue(), IsEmpty());
+  cluster.Complete(early);
+  cluster.Complete(late);
+  EXPECT_EQ(cluster.Job(early).generation, Generation(1));
+  EXPECT_EQ(cluster.Job(late).generation, Generation(1));
+}
+
 TEST(FairShareOff, AgeAloneDecides) {
   TestCluster cluster({.half_life = Duration::zero()});
   cluster.Join("a", 1);

@@ -324,6 +324,10 @@ void Daemon::SetTimeLimit(JobId job, TimeLimitChange change) {
   });
 }
 
+void Daemon::TakeUpSettings() {
+  Call([this](Actions&) { reactor_.SetSettings(world_->settings); });
+}
+
 void Daemon::SetAside(const NodeId& node, bool drain) {
   Call([this, node, drain](Actions& out) {
     if (!reactor_.OnSetAside(node, drain, "a fan is loud", "sim", world_->time.now(), out)) return;

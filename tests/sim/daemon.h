@@ -31,6 +31,8 @@ class Daemon {
   void Move(JobId job);
   void SetPriority(JobId job, int priority);
   void SetTimeLimit(JobId job, TimeLimitChange change);
+  /// The world's settings, as they are now.
+  void TakeUpSettings();
   void SetAside(const NodeId& node, bool drain);
   void Forget(const NodeId& node);
   void Return(const NodeId& node, bool drained);

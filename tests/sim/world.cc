@@ -60,6 +60,7 @@ const std::vector<Finding>& World::Live() {
   LookAfterNodes();
   if (shape.between_faults > Duration::zero()) FailNext();
   if (shape.between_orders > Duration::zero()) GiveOrders();
+  if (shape.turns_end > Duration::zero()) time.After(shape.turns_end, [this] { EndTurns(); });
   time.After(shape.busy, [this] { BeQuiet(); });
   const uint64_t most = 2'000'000 + uint64_t{200'000} * shape.nodes;
   while (findings_.empty() && !ended_ && time.Step()) {
@@ -98,6 +99,12 @@ void World::GiveOrders() {
     DrawOrder(*this);
     GiveOrders();
   });
+}
+
+void World::EndTurns() {
+  Say("user: turns off that users and projects take turns");
+  settings.half_life = Duration::zero();
+  daemon.TakeUpSettings();
 }
 
 /// One or two of the newest jobs, whatever has become of them.

@@ -65,6 +65,7 @@ class World {
   void SubmitNext();
   void LookAfterNodes();
   void GiveOrders();
+  void EndTurns();
   void Submit(JobTruth job);
   void SubmitSweep(const JobTruth& sweep);
   std::vector<Dependency> ChooseAfter();
