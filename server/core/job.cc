@@ -268,6 +268,9 @@ bool IsDoubted(const Crashes& before, const Cause& cause) {
   return TellsOfSickNode(cause.match) && before.sick.size() + (before.sick.contains(cause.node) ? 0 : 1) > 1;
 }
 
+/// Where there is no port for the rendezvous no rank was started, so nothing of the job itself failed.
+bool NothingRan(const Run& run) { return run.master_port == 0; }
+
 Verdict Failed(const JobRecord& job, Cause cause) {
   Crashes before = job.run.progressed ? Crashes{} : job.crashes;
   const bool doubted = IsDoubted(before, cause);
@@ -283,7 +286,7 @@ Verdict Failed(const JobRecord& job, Cause cause) {
   if (doubted) verdict.reason.text += ", as it did of another node, so that neither is believed";
   verdict.crashes =
       After(std::move(before), cause.crash && verdict.counts ? std::optional(cause.place) : std::nullopt,
-            TellsOfSickNode(cause.match) ? NodeId() : cause.node);
+            TellsOfSickNode(cause.match) || NothingRan(job.run) ? NodeId() : cause.node);
   if (auto why = GivenUp(job, cause, verdict)) {
     verdict.to = JobState::kFailed;
     verdict.reason = std::move(*why);

@@ -63,8 +63,8 @@ std::string Reactor::JudgeNodes(const JobRecord& job, const Verdict& verdict, No
   if (action == PatternAction::kNoRetry) return "";
   if (verdict.doubted) TakeBackExclusions(job, now, out);
   if (action == PatternAction::kExcludeNode) return Exclude(job, node, *verdict.match, now, out);
-  // One that fails on several nodes is at fault itself.
-  if (job.crashes.nodes.size() > 1) {
+  // One that fails on several nodes is at fault itself, but not of what fails before anything of it runs.
+  if (job.crashes.nodes.size() > 1 && job.crashes.nodes.contains(node)) {
     TakeBackStrikes(job, now, out);
     return "";
   }

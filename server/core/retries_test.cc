@@ -1,14 +1,14 @@
+#include "server/core/testing/retries.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "server/core/explain.h"
 #include "server/core/job.h"
-#include "server/core/testing/test_cluster.h"
 
 namespace imgd {
 namespace {
 
-using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::AllOf;
 using testing::Contains;
@@ -16,37 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-
-LogMatch Match(PatternAction action) {
-  return {.pattern = "p", .label = "it is broken", .line = "a line", .action = action};
-}
-
-struct Retries : testing::Test {
-  /// The job's only rank crashes by itself at that step, wherever it runs; returns where.
-  std::string Crash(JobId job, uint64_t step, std::optional<LogMatch> match = {}) {
-    BringUp(job);
-    const std::string node = NodeOf(job);
-    cluster.Pulses(node, job, {{.rank = 0, .step = step, .what = "forward pass"}});
-    RankExit exit = ExitCode(0, 1, "IndexError: label 1000");
-    exit.match = std::move(match);
-    cluster.Failed(job, {.rank = 0, .message = "label 1000 is out of range"});
-    cluster.Ends(node, job, {exit});
-    return node;
-  }
-  void BringUp(JobId job) {
-    for (int i = 0; i < 70 && cluster.Job(job).state == JobState::kQueued; ++i) cluster.Pass(seconds(1));
-    cluster.BringUp(job);
-  }
-  std::string NodeOf(JobId job) { return cluster.Job(job).run.parts.front().node.name(); }
-  /// A job of its own that crashes once and is cancelled.
-  JobId FailsOnce(const std::string& name) {
-    const JobId job = cluster.Submit(name);
-    Crash(job, 5);
-    EXPECT_TRUE(cluster.Cancel(job).has_value());
-    return job;
-  }
-  TestCluster cluster;
-};
+using testing::SizeIs;
 
 TEST_F(Retries, ThreeCrashesRunningInOnePlaceEndTheJobAndSaySo) {
   cluster.Join("a", 1);
@@ -248,6 +218,36 @@ TEST_F(Retries, ANodeThatHoldsNoPortForTheRendezvousIsSetAsideToo) {
   }
 }
 
+TEST_F(Retries, WhereNothingOfItRanIsNotAmongTheNodesThatItCrashedOn) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
+  const JobId job = cluster.Submit("rn50");
+  ASSERT_EQ(NodeOf(job), "a");
+  cluster.Prepared("a", job, "no free port");
+  cluster.Ends("a", job, {});
+  ASSERT_TRUE(cluster.SetAside("a", false).has_value());
+  EXPECT_EQ(Crash(job, 57), "b");
+  EXPECT_THAT(cluster.Node("a").strikes, SizeIs(1));
+  EXPECT_THAT(cluster.Node("b").strikes, SizeIs(1)) << "it has crashed on no other";
+  EXPECT_EQ(Crash(job, 57), "b");
+  EXPECT_EQ(Crash(job, 57), "c") << "twice in one place, on one node: tried on another";
+}
+
+TEST_F(Retries, ANodeThatHoldsNoPortIsStruckAlsoByAJobThatIsAtFaultItself) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
+  const JobId job = cluster.Submit("buggy", {.max_restarts = 100});
+  EXPECT_EQ(Crash(job, 57), "a");
+  EXPECT_EQ(Crash(job, 57), "a");
+  EXPECT_EQ(Crash(job, 58), "b");
+  ASSERT_TRUE(cluster.SetAside("a", false).has_value());
+  ASSERT_TRUE(cluster.SetAside("b", false).has_value());
+  for (int i = 0; i < 70 && cluster.Job(job).state == JobState::kQueued; ++i) cluster.Pass(seconds(1));
+  ASSERT_EQ(NodeOf(job), "c");
+  cluster.Prepared("c", job, "no free port");
+  cluster.Ends("c", job, {});
+  EXPECT_THAT(cluster.Node("c").strikes, SizeIs(1));
+  EXPECT_THAT(cluster.Node("b").strikes, IsEmpty());
+}
+
 TEST_F(Retries, TheSameJobOverAndOverIsOneStrikeAndASuccessTakesAllAway) {
   cluster.Join("a", 1);
   const JobId job = cluster.Submit("rn50");
@@ -383,282 +383,6 @@ TEST_F(Retries, ItMayTakeMoreJobsToSetANodeAsideThanAreRememberedElse) {
   EXPECT_FALSE(cluster.Node("a").set_aside);
   FailsOnce("one");
   EXPECT_TRUE(cluster.Node("a").set_aside);
-}
-
-TEST_F(Retries, APatternMaySetTheNodeAsideAtOnceAndTheJobIsNotBlamed) {
-  cluster.Join("a", 1).Join("b", 1);
-  const JobId job = cluster.Submit("rn50", {.max_restarts = 0});
-  Crash(job, 57, Match(PatternAction::kExcludeNode));
-  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
-  EXPECT_EQ(cluster.Job(job).failures, 0u);
-  EXPECT_THAT(cluster.Job(job).reason.text,
-              HasSubstr("; its log says \"a line\": it is broken (pattern p); node a is set aside"));
-  EXPECT_THAT(
-      ExplainNode(cluster.Node("a")),
-      HasSubstr(
-          "is set aside by imgd: job 1 (rn50) failed there, and its log says \"a line\": it is broken"));
-  BringUp(job);
-  EXPECT_EQ(NodeOf(job), "b");
-}
-
-TEST_F(Retries, ANodeThatALineToldOfStaysSetAsideWhateverBecomesOfTheJob) {
-  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
-  const JobId job = cluster.Submit("rn50");
-  Crash(job, 57);
-  EXPECT_EQ(Crash(job, 57, Match(PatternAction::kExcludeNode)), "a");
-  EXPECT_EQ(Crash(job, 57), "b");
-  EXPECT_TRUE(cluster.Node("a").set_aside) << "the memory of its GPU is as broken as before";
-}
-
-TEST_F(Retries, ALineExcludesTheSecondNodeTooThatTheJobFailsOn) {
-  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
-  const JobId job = cluster.Submit("rn50");
-  EXPECT_EQ(Crash(job, 57), "a");
-  EXPECT_EQ(Crash(job, 57), "a");
-  EXPECT_EQ(Crash(job, 58, Match(PatternAction::kExcludeNode)), "b");
-  EXPECT_TRUE(cluster.Node("b").set_aside);
-  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("node b is set aside"));
-  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{job, "rn50"})) << "of a the line says nothing";
-}
-
-TEST_F(Retries, AJobWhoseLogSpeaksOfASecondNodeIsAtFaultItself) {
-  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
-  const auto sick = Match(PatternAction::kExcludeNode);
-  const JobId job = cluster.Submit("rn50", {.max_restarts = 100});
-  EXPECT_EQ(Crash(job, 57, sick), "a");
-  EXPECT_TRUE(cluster.Node("a").set_aside);
-  EXPECT_EQ(cluster.Job(job).failures, 0u);
-  EXPECT_EQ(Crash(job, 57, sick), "b");
-  EXPECT_EQ(cluster.Job(job).failures, 1u);
-  EXPECT_THAT(cluster.Decisions(),
-              Contains(HasSubstr("node a may be used again: job 1 (rn50), for which it "
-                                 "was set aside, says in its log that other nodes are broken too")));
-  Crash(job, 57, sick);
-  Crash(job, 57, sick);
-  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kSamePlace);
-  for (const auto* node : {"a", "b", "c", "d"}) EXPECT_FALSE(cluster.Node(node).set_aside) << node;
-}
-
-TEST_F(Retries, ANodeThatTwoJobsLogsSpokeOfStaysSetAside) {
-  cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
-  const auto sick = Match(PatternAction::kExcludeNode);
-  const JobId first = cluster.Submit("rn50", {.max_restarts = 100});
-  const JobId second = cluster.Submit("other");
-  BringUp(second);
-  EXPECT_EQ(NodeOf(second), "a");
-  EXPECT_EQ(Crash(first, 57, sick), "a");
-  RankExit exit = ExitCode(0, 1, "it ends");
-  exit.match = sick;
-  cluster.Ends("a", second, {exit});
-  cluster.Pass(seconds(5));  // what its rank says of it may come late
-  EXPECT_EQ(Crash(first, 57, sick), "b");
-  EXPECT_EQ(cluster.Job(first).failures, 1u);
-  EXPECT_TRUE(cluster.Node("a").set_aside);
-}
-
-TEST_F(Retries, ANodeThatALineToldOfIsUsedAgainThoughAnotherJobFailedThere) {
-  cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
-  const auto sick = Match(PatternAction::kExcludeNode);
-  const JobId first = cluster.Submit("rn50", {.max_restarts = 100});
-  const JobId second = cluster.Submit("other");
-  BringUp(second);
-  ASSERT_EQ(NodeOf(second), "a");
-  ASSERT_EQ(Crash(first, 57, sick), "a");
-  cluster.Ends("a", second, {ExitCode(0, 1, "it ends")});
-  cluster.Pass(seconds(5));  // what its rank says of it may come late
-  ASSERT_EQ(Crash(first, 57, sick), "b");
-  EXPECT_FALSE(cluster.Node("a").set_aside) << "nobody's log speaks of it any more";
-  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{second, "other"}));
-}
-
-TEST_F(Retries, ANodeWhereJobsFailedStaysSetAsideForThemOnceALineIsDoubted) {
-  cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
-  const auto sick = Match(PatternAction::kExcludeNode);
-  const JobId goes_on = cluster.Submit("goes-on", {.max_restarts = 100});
-  BringUp(goes_on);
-  ASSERT_EQ(NodeOf(goes_on), "a");
-  std::vector<JobId> buggy;
-  for (const char* name : {"one", "two", "three"}) {
-    buggy.push_back(cluster.Submit(name));
-    ASSERT_EQ(Crash(buggy.back(), 57), "a");
-    ASSERT_TRUE(cluster.Pause(buggy.back()));
-  }
-  RankExit exit = ExitCode(0, 1, "it ends");
-  exit.match = sick;
-  cluster.Ends("a", goes_on, {exit});
-  cluster.Pass(seconds(5));  // what its rank says of it may come late
-  ASSERT_EQ(cluster.Node("a").set_aside->by, AsideBy::kPattern);
-  cluster.Decisions();
-  ASSERT_NE(Crash(goes_on, 57, sick), "a");
-  ASSERT_TRUE(cluster.Node("a").set_aside);
-  EXPECT_EQ(cluster.Node("a").set_aside->by, AsideBy::kStrikes);
-  EXPECT_THAT(cluster.Decisions(),
-              Contains(HasSubstr("node a is set aside: 3 different jobs failed there in a row: 2 (one), 3 "
-                                 "(two), 4 (three);")));
-  ASSERT_TRUE(cluster.Resume(buggy.front()));
-  EXPECT_NE(Crash(buggy.front(), 57), "a");
-  EXPECT_FALSE(cluster.Node("a").set_aside);
-}
-
-TEST_F(Retries, ALineThatToldOfANodeThatStayedInUseKeepsItAsideLater) {
-  cluster.Join("a", 1);
-  const JobId told = cluster.Submit("rn50");
-  ASSERT_EQ(Crash(told, 57, Match(PatternAction::kExcludeNode)), "a");
-  ASSERT_FALSE(cluster.Node("a").set_aside) << "it is the only one";
-  ASSERT_TRUE(cluster.Cancel(told).has_value());
-  const JobId buggy = cluster.Submit("buggy");
-  ASSERT_EQ(Crash(buggy, 57), "a");
-  ASSERT_TRUE(cluster.Pause(buggy));
-  cluster.Join("b", 1).Join("c", 1);
-  FailsOnce("three");
-  ASSERT_TRUE(cluster.Node("a").set_aside);
-  ASSERT_TRUE(cluster.Resume(buggy));
-  EXPECT_NE(Crash(buggy, 57), "a");
-  EXPECT_EQ(cluster.Node("a").strikes.size(), 2u);
-  EXPECT_TRUE(cluster.Node("a").set_aside);
-}
-
-TEST_F(Retries, ALineOfADeletedJobStillTellsOfItsNode) {
-  cluster.Join("a", 1).Join("b", 1);
-  const JobId job = cluster.Submit("rn50");
-  Crash(job, 57, Match(PatternAction::kExcludeNode));
-  cluster.reactor().ForgetInStrikes(job);
-  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{.told = true}));
-}
-
-TEST_F(Retries, ANodeWhereJobsFailedStaysSetAsideOnceALineTellsOfIt) {
-  cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
-  const JobId goes_on = cluster.Submit("goes-on");
-  BringUp(goes_on);
-  ASSERT_EQ(NodeOf(goes_on), "a");
-  std::vector<JobId> buggy;
-  for (const char* name : {"one", "two"}) {
-    buggy.push_back(cluster.Submit(name));
-    ASSERT_EQ(Crash(buggy.back(), 57), "a");
-    ASSERT_TRUE(cluster.Pause(buggy.back()));
-  }
-  FailsOnce("three");
-  ASSERT_TRUE(cluster.Node("a").set_aside);
-  RankExit exit = ExitCode(0, 1, "it ends");
-  exit.match = Match(PatternAction::kExcludeNode);
-  cluster.Ends("a", goes_on, {exit});
-  cluster.Pass(seconds(5));  // what its rank says of it may come late
-  EXPECT_EQ(cluster.Node("a").set_aside->by, AsideBy::kPattern);
-  EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("node a is set aside: job 1 (goes-on) failed there, "
-                                                      "and its log says \"a line\"")));
-  for (const JobId job : buggy) {
-    ASSERT_TRUE(cluster.Resume(job));
-    EXPECT_NE(Crash(job, 57), "a");
-  }
-  EXPECT_EQ(cluster.Node("a").strikes.size(), 2u) << "two of the four jobs are at fault themselves";
-  EXPECT_TRUE(cluster.Node("a").set_aside);
-}
-
-TEST_F(Retries, OfTheLogAndWhatTheTrainerSaidTheEarlierPatternIsBelieved) {
-  for (const uint32_t of_log : {0U, 2U}) {
-    cluster = TestCluster();
-    cluster.Join("a", 1).Join("b", 1);
-    const JobId job = cluster.Submit("rn50");
-    BringUp(job);
-    RankExit exit = ExitCode(0, 1, "it ends");
-    exit.match = Match(PatternAction::kExcludeNode);
-    exit.match->place = of_log;
-    LogMatch said = Match(PatternAction::kRetry);
-    said.place = 1;
-    cluster.Failed(job, {.rank = 0, .message = "unhandled cuda error", .match = said});
-    cluster.Ends("a", job, {exit});
-    EXPECT_EQ(cluster.Node("a").set_aside.has_value(), of_log == 0);
-    EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
-  }
-}
-
-TEST_F(Retries, ALogIsBelievedWhateverTheJobFailedOfBefore) {
-  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
-  const JobId job = cluster.Submit("rn50");
-  EXPECT_EQ(Crash(job, 57), "a");
-  EXPECT_EQ(Crash(job, 57), "a");
-  EXPECT_EQ(Crash(job, 58), "b");
-  const std::string third = Crash(job, 59, Match(PatternAction::kExcludeNode));
-  EXPECT_TRUE(cluster.Node(third).set_aside);
-}
-
-TEST_F(Retries, AfterACheckpointItsLogIsBelievedAgain) {
-  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
-  const auto sick = Match(PatternAction::kExcludeNode);
-  const JobId job = cluster.Submit("rn50");
-  EXPECT_EQ(Crash(job, 57, sick), "a");
-  BringUp(job);
-  cluster.Wrote(job, 50, cluster.Job(job).generation);
-  EXPECT_EQ(Crash(job, 58, sick), "b");
-  EXPECT_TRUE(cluster.Node("a").set_aside);
-  EXPECT_TRUE(cluster.Node("b").set_aside);
-  EXPECT_EQ(cluster.Job(job).failures, 0u);
-}
-
-TEST_F(Retries, ACollectiveThatBreaksOverABrokenNodeIsTheNodesFault) {
-  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
-  const JobId job = cluster.Submit("rn50", {.nodes = 3, .max_restarts = 0});
-  cluster.BringUp(job);
-  RankExit broken = ExitCode(1, 10, "ncclUnhandledCudaError: uncorrectable ECC error encountered");
-  broken.match = Match(PatternAction::kExcludeNode);
-  cluster.Ends("a", job, {Killed(0, 6)});
-  cluster.Ends("b", job, {broken});
-  cluster.Ends("c", job, {ExitCode(2, 10)});
-  cluster.Pass(seconds(5));  // what they say of it may come late
-  EXPECT_TRUE(cluster.Node("b").set_aside);
-  EXPECT_THAT(cluster.Node("a").strikes, IsEmpty()) << "its abort is a consequence";
-  EXPECT_NE(cluster.Job(job).state, JobState::kFailed) << "and no failure of the job";
-}
-
-TEST_F(Retries, APatternMaySayThatARetryWouldNotHelp) {
-  cluster.Join("a", 1);
-  const JobId job = cluster.Submit("rn50");
-  Crash(job, 57, Match(PatternAction::kNoRetry));
-  EXPECT_EQ(cluster.Job(job).state, JobState::kFailed);
-  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kLogPattern);
-  EXPECT_THAT(cluster.Job(job).reason.text,
-              HasSubstr("its log says \"a line\": it is broken (pattern p); it is not tried again"));
-}
-
-TEST_F(Retries, APatternMaySayThatTheJobIsNotAtFault) {
-  cluster.Join("a", 1);
-  const JobId job = cluster.Submit("rn50", {.max_restarts = 0});
-  for (int i = 0; i < 5; ++i) Crash(job, 57, Match(PatternAction::kRetry));
-  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued) << "nor does the place matter";
-  EXPECT_EQ(cluster.Job(job).restarts, 5u);
-}
-
-TEST_F(Retries, APatternMayOnlySayWhatItMeans) {
-  cluster.Join("a", 1);
-  const JobId job = cluster.Submit("rn50", {.max_restarts = 0});
-  Crash(job, 57, Match(PatternAction::kLabel));
-  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kRetriesExhausted);
-  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("its log says \"a line\": it is broken (pattern p)"));
-}
-
-TEST_F(Retries, OfRanksThatFailedAlikeTheOneThatTellsOfABrokenNodeIsBelieved) {
-  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
-  const JobId job = cluster.Submit("rn50", {.nodes = 2});
-  cluster.BringUp(job);
-  RankExit broken = Killed(1, 6);
-  broken.match = Match(PatternAction::kExcludeNode);
-  cluster.Ends("a", job, {Killed(0, 6)});
-  cluster.Ends("b", job, {broken});
-  EXPECT_TRUE(cluster.Node("b").set_aside);
-  EXPECT_FALSE(cluster.Node("a").set_aside);
-}
-
-TEST_F(Retries, ALineOfABrokenCollectiveIsNotBelievedBeforeARankThatFailedByItself) {
-  cluster.Join("a", 1).Join("b", 1);
-  const JobId job = cluster.Submit("rn50", {.nodes = 2});
-  cluster.BringUp(job);
-  RankExit consequence = Killed(0, 6);
-  consequence.match = Match(PatternAction::kRetry);
-  consequence.match->collective = true;
-  cluster.Ends("a", job, {consequence});
-  cluster.Failed(job, {.rank = 1, .message = "label 7"});
-  cluster.Ends("b", job, {ExitCode(1, 1)});
-  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("rank 1 on node b failed with exit code 1: label 7"));
 }
 
 TEST_F(Retries, SomebodyMayTakeOverWhatImgdSetAside) {

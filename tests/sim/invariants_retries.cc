@@ -170,7 +170,9 @@ void ASickNodeIsSetAside(World& world, const Batch& batch, const char* name) {
       const bool own = std::any_of(job.run.exits.begin(), job.run.exits.end(), [&](const RankExit& end) {
         return IsOwn{job}(end) && PartOfRank(job.run, end.rank) == &other;
       });
-      if (own || !job.run.troubles.empty()) known.crashed_on.insert(other.node);
+      // Without a port for the rendezvous nothing of it ran there.
+      const bool ran = job.run.master_port != 0;
+      if (own || (ran && !job.run.troubles.empty())) known.crashed_on.insert(other.node);
     }
     if (known.crashed_on.size() > 1) {
       for (auto& [node, jobs] : world.ledger.blamed) jobs.erase(FileOf(job));
