@@ -31,6 +31,18 @@ void Allowances::Count(const QueuedJob& job, uint32_t devices) {
   for (Allowance* const allowance : OfJob(job)) allowance->used += devices;
 }
 
+std::optional<QuotaLeft> Allowances::LeftFor(const QueuedJob& job) const {
+  std::optional<QuotaLeft> least;
+  for (const auto& account : *job.accounts) {
+    const auto allowance = known_.find(account);
+    if (allowance == known_.end() || allowance->second.devices == 0) continue;
+    const auto& [devices, used, used_up] = allowance->second;
+    const uint32_t left = devices - std::min(used, devices);
+    if (!least || left < least->devices) least = {account, left};
+  }
+  return least;
+}
+
 uint32_t Allowances::DevicesOf(const std::vector<Part>& parts) const {
   size_t devices = 0;
   for (const auto& part : parts)

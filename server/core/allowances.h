@@ -22,6 +22,8 @@ class Allowances {
   bool Lack(const QueuedJob& job, uint32_t devices);
   /// The job has them from now on.
   void Count(const QueuedJob& job, uint32_t devices);
+  /// What the job could still have; nothing where none of its accounts has a quota of devices.
+  std::optional<QuotaLeft> LeftFor(const QueuedJob& job) const;
   /// Devices that these parts take, with those of whole nodes that no rank has.
   uint32_t DevicesOf(const std::vector<Part>& parts) const;
 

@@ -115,9 +115,9 @@ std::string NodesAre(std::vector<std::string> names, std::string_view are) {
 }
 
 /// Why it has fewer nodes than its last start: for whom it left, or what is the matter with `left`, those
-/// that it had and has no more, or whose quota is `full`.
+/// that it had and has no more, or that its quotas leave it too little for any of them.
 std::string WhyFewer(const JobRecord& job, const std::vector<Part>& left, const ClusterState& state,
-                     const std::string& full) {
+                     const std::optional<QuotaLeft>& quota_left) {
   const StopFor stop = job.run.stop;
   std::vector<std::string> lost;
   std::vector<std::string> unfit;
@@ -134,7 +134,12 @@ std::string WhyFewer(const JobRecord& job, const std::vector<Part>& left, const 
   if (unfit.size() > 1) unfit.front() += fmt::format("; {} more can't be used either", unfit.size() - 1);
   if (!unfit.empty()) return unfit.front();
   if (!avoided.empty()) return NodesAre(std::move(avoided), "avoided after failures");
-  return full.empty() ? "no more are free" : fmt::format("{}'s quota leaves it no more devices", full);
+  const auto is_within_quota = [&](const Part& part) {
+    const NodeRecord* node = part.whole ? state.FindNode(part.node) : nullptr;
+    return (node != nullptr ? node->devices.size() : part.devices.size()) <= quota_left->devices;
+  };
+  if (!quota_left || std::any_of(left.begin(), left.end(), is_within_quota)) return "no more are free";
+  return fmt::format("{}'s quota leaves it no more devices", quota_left->account);
 }
 
 }  // namespace
@@ -365,12 +370,12 @@ std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Par
 }
 
 std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after, const ClusterState& state,
-                          const std::string& full) {
+                          const std::optional<QuotaLeft>& quota_left) {
   const auto& before = job.run.parts;
   if (before.empty() || before.size() == after.size()) return "";
   if (after.size() > before.size()) return fmt::format("goes on with {}", ExplainGrowth(before, after));
   return fmt::format("goes on with {} instead of {}: {}", NodesText(after.size()), before.size(),
-                     WhyFewer(job, Without(before, after), state, full));
+                     WhyFewer(job, Without(before, after), state, quota_left));
 }
 
 }  // namespace imgd

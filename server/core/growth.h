@@ -68,8 +68,8 @@ std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Par
 
 /// The same of a job that starts on `after`, and why: "goes on with 1 node instead of 2: node gpu-2 is lost".
 /// Empty for its first start, and where it has as many nodes as before. `state`: what its nodes are now.
-/// `full`: an account of the job's whose quota allows no more; empty where there is none.
+/// `quota_left`: by its placement.
 std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after, const ClusterState& state,
-                          const std::string& full);
+                          const std::optional<QuotaLeft>& quota_left);
 
 }  // namespace imgd

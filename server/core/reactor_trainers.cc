@@ -70,28 +70,6 @@ void CountUsed(const JobRecord& job, uint32_t devices, Snapshot& snapshot) {
   }
 }
 
-/// An account of the job's that could not have one node more than these parts by its quota; empty where there
-/// is none. The job holds nothing yet.
-std::string FullAccount(const JobRecord& job, const std::vector<Part>& parts, const Quotas& quotas,
-                        const ClusterState& state) {
-  uint32_t wanted = 0;
-  for (const auto& part : parts) {
-    const NodeRecord* node = part.whole ? state.FindNode(part.node) : nullptr;
-    wanted += static_cast<uint32_t>(node != nullptr ? node->devices.size() : part.devices.size());
-  }
-  wanted += wanted / static_cast<uint32_t>(parts.size());
-  for (const auto& account : AccountsOf(job)) {
-    const uint32_t devices = account == kNoProject ? 0 : quotas.OfAccount(account).devices;
-    uint32_t used = wanted;
-    for (const auto& [id, holding] : state.holdings()) {
-      const AccountNames& accounts = *holding.accounts;
-      if (std::find(accounts.begin(), accounts.end(), account) != accounts.end()) used += holding.devices;
-    }
-    if (devices > 0 && used > devices) return account;
-  }
-  return "";
-}
-
 /// Of a run whose ranks are not gone. One that grows keeps what it has.
 Leaving LeavingBy(StopFor stop) {
   if (stop == StopFor::kNothing || stop == StopFor::kGrow) return Leaving::kNot;
@@ -342,9 +320,7 @@ void Reactor::Schedule(Now now, Actions& out) {
 
 void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   JobRecord& job = state_.EditJob(placement.job);
-  const bool is_less = placement.parts.size() < job.run.parts.size();
-  const std::string full = is_less ? FullAccount(job, placement.parts, settings_.quotas, state_) : "";
-  const std::string resized = ExplainResize(job, placement.parts, state_, full);
+  const std::string resized = ExplainResize(job, placement.parts, state_, placement.quota_left);
   const uint64_t least = settings_.first_generation.value();
   if (job.generation.value() + 1 < least) job.generation = Generation(least - 1);
   BeginRun(job, placement.parts, now);

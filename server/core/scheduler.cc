@@ -234,6 +234,8 @@ void Planner::Start(const QueuedJob& job, std::vector<Part> parts) {
   const bool retries_later = job.not_before > cluster_.now;
   const uint32_t devices = allowances_.DevicesOf(parts);
   allowances_.Count(job, devices);
+  std::optional<QuotaLeft> quota_left;
+  if (parts.size() < job.max_nodes) quota_left = allowances_.LeftFor(job);
   if (!retries_later) {
     if (!given_) given_.emplace(cluster_);
     given_->Count(job, devices);
@@ -244,7 +246,10 @@ void Planner::Start(const QueuedJob& job, std::vector<Part> parts) {
   room_.Take(parts, nodes, end);
   if (beside_) beside_->Take(parts, nodes, end);
   (retries_later ? plan.kept : plan.starts)
-      .push_back({.job = job.id, .parts = std::move(parts), .passes = PassedOverOn(nodes)});
+      .push_back({.job = job.id,
+                  .parts = std::move(parts),
+                  .passes = PassedOverOn(nodes),
+                  .quota_left = std::move(quota_left)});
 }
 
 /// The first of those who wait for some of these nodes.

@@ -246,12 +246,20 @@ struct Snapshot {
   const NodeSlots* NodeOf(const NodeId& id) const;
 };
 
+/// What a job's quotas leave it: by the account that has the least left.
+struct QuotaLeft {
+  std::string account;
+  uint32_t devices = 0;
+};
+
 /// A gang and where it goes.
 struct Placement {
   JobId job;
   std::vector<Part> parts;
   JobId passes;  ///< the first before it in the queue that waits for some of these nodes; none where nobody
                  ///< does
+  /// With these parts, where it could take more; nothing where none of its accounts has a quota of devices.
+  std::optional<QuotaLeft> quota_left = {};
 };
 
 /// A job that waits for another reason than before.

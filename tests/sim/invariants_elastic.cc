@@ -1,6 +1,8 @@
 // What must always hold for jobs that may have more nodes than they need.
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "tests/sim/invariants.h"
 #include "tests/sim/words.h"
@@ -218,7 +220,8 @@ bool CouldGrow(World& world, const JobRecord& job) {
 }
 
 /// When the cluster is quiet a job grows as soon as it may, of several the first in the order of the queue:
-/// so the last one that could counts. What a bounded one may take nobody else is sure of.
+/// so the last one that could counts, and all begin anew where one can't any more, for which what is free may
+/// have been. What a bounded one may take nobody else is sure of.
 void JobsGrow(World& world, const Batch&, const char* name) {
   if (!world.quiet()) return;
   const Instant now = world.time.now().steady;
@@ -227,20 +230,23 @@ void JobsGrow(World& world, const Batch&, const char* name) {
                     std::none_of(holdings.begin(), holdings.end(), [&world](const auto& held) {
                       return IsBounded(world, *held.second.job) && CouldGrow(world, *held.second.job);
                     });
-  Instant last{};
-  const JobRecord* one = nullptr;
+  auto& could_grow = world.ledger.could_grow;
+  const auto before = std::exchange(could_grow, {});
   for (const auto& [id, holding] : holdings) {
-    auto& could_grow = world.ledger.jobs[id].could_grow;
-    if (!calm || !CouldGrow(world, *holding.job)) {
-      could_grow.reset();
-      continue;
-    }
-    if (!could_grow || *could_grow < world.daemon.disturbed()) could_grow = now;
-    last = std::max(last, *could_grow);
-    one = holding.job;
+    if (calm && CouldGrow(world, *holding.job)) could_grow[id] = now;
   }
-  if (one != nullptr && now > last + kSettles + seconds(5))
-    world.Break(name, fmt::format("job {} could have had {} for long", one->id, MoreFor(world, *one)->id));
+  const bool all_still_can = std::all_of(before.begin(), before.end(),
+                                         [&](const auto& one) { return could_grow.contains(one.first); });
+  if (could_grow.empty() || !all_still_can) return;
+  Instant last{};
+  for (auto& [id, since] : could_grow) {
+    const auto known = before.find(id);
+    if (known != before.end() && known->second >= world.daemon.disturbed()) since = known->second;
+    last = std::max(last, since);
+  }
+  const JobRecord& one = *holdings.at(could_grow.rbegin()->first).job;
+  if (now > last + kSettles + seconds(5))
+    world.Break(name, fmt::format("job {} could have had {} for long", one.id, MoreFor(world, one)->id));
 }
 
 }  // namespace

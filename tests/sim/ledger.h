@@ -57,7 +57,6 @@ struct Ledger {
     std::vector<Part> grows_to;                                ///< that its latest start was ended for
     uint32_t failures = 0;                                     ///< that count
     bool gives_back = false;  ///< a node of its latest start is being taken back, and it was ended for that
-    std::optional<Instant> could_grow;      ///< since when nothing has kept it from growing
     std::optional<Instant> portless_since;  ///< it begins, and has no port for its rendezvous
     bool uses = false;                      ///< the last of `used` of its accounts is not over
     std::set<NodeId> moved_off;             ///< nodes that its next start must not be on
@@ -123,6 +122,7 @@ struct Ledger {
   /// The daemon's sleep since then does not count.
   ByNode<Instant> heard;
   std::optional<Promise> promise;
+  std::map<JobId, Instant> could_grow;   ///< whom nothing keeps from growing, and since when
   std::map<JobId, Generation> reserved;  ///< who had devices reserved while it waited, by its last start
   Duration longest_hold{};
   uint64_t checks = 0;

@@ -390,8 +390,10 @@ MUTANTS = [
            "return job.priority + StepsOfAge(WaitsSince(job), aging, job.started);", "return job.priority;"),
     Mutant("a job that has waited preempts by its age", "room_victims.cc",
            "!holder.Leaves() && holder.priority < job.priority;", "!holder.Leaves() && holder.priority < job.Rank();"),
+    Mutant("a turn that nobody has any more stays", "ranking.cc",
+           "turns.empty() ? Turn{} : ", "turns.empty() ? entry.turn : "),
     Mutant("projects take no turns", "ranking.cc",
-           "entry.turn = {turn_of(ProjectOf(job)), turn_of(UserOf(job))};", "entry.turn = {0, turn_of(UserOf(job))};"),
+           "Turn{turn_of(ProjectOf(job)), turn_of(UserOf(job))};", "Turn{0, turn_of(UserOf(job))};"),
     Mutant("shares are not looked at", "reactor_usage.cc", "device_seconds / settings_.shares.OfAccount(account)",
            "device_seconds"),
 ]  # fmt: skip

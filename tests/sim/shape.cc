@@ -108,7 +108,8 @@ void Elastic(Dice& dice, const Shape& shape, JobTruth& job) {
   job.submission.project.clear();
   job.submission.nodes = static_cast<uint32_t>(1 + dice.Below(std::min(shape.nodes, 3U)));
   job.submission.max_nodes =
-      job.submission.nodes + static_cast<uint32_t>(1 + dice.Below(std::min(shape.nodes, 8U)));
+      job.submission.nodes +
+      static_cast<uint32_t>(1 + dice.Below(shape.elastic > 0 ? 2 : std::min(shape.nodes, 8U)));
   job.submission.ranks_per_node = static_cast<uint32_t>(1 + dice.Below(std::min(shape.most_devices, 2U)));
   job.submission.resize_interval_ms = MillisecondsOf(dice.Between(seconds(20), minutes(3)));
   if (dice.Chance(0.2)) job.submission.time_limit_ms = MillisecondsOf(job.work * 2 + minutes(4));
@@ -126,6 +127,8 @@ void Command(Dice& dice, const Shape& shape, JobTruth& job) {
   job.submission.per_node = dice.Chance(0.4);
 }
 
+constexpr JobKind kElastic = {"elastic", 16, Elastic};
+
 }  // namespace
 
 double ValidationOf(const JobTruth& job, uint32_t epoch) {
@@ -138,7 +141,7 @@ const std::vector<JobKind>& KindsOfJobs() {
       {"small", 20, Small},       {"gang", 30, Gang},           {"limited", 20, Limited},
       {"overlong", 6, Overlong},  {"crashing", 10, Crashing},   {"bad-input", 3, BadInput},
       {"in-bucket", 8, InBucket}, {"after", 14, After},         {"not-before", 5, NotBefore},
-      {"sweep", 6, Sweep},        {"same-place", 5, SamePlace}, {"elastic", 16, Elastic},
+      {"sweep", 6, Sweep},        {"same-place", 5, SamePlace}, kElastic,
       {"command", 16, Command},   {"picky", 14, Picky},         {"whole-nodes", 6, WholeNodes},
   };
   return kinds;
@@ -155,14 +158,20 @@ void MakeUrgentOrNot(Dice& dice, const Shape& shape, JobTruth& job) {
   if (job.submission.priority > 0) job.work = std::min<Duration>(job.work, minutes(2));
 }
 
-}  // namespace
-
-JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number) {
+const JobKind* DrawKind(Dice& dice, const Shape& shape) {
+  if (shape.elastic > 0 && dice.Chance(shape.elastic)) return &kElastic;
   uint64_t sum = 0;
   for (const auto& kind : KindsOfJobs()) sum += kind.weight;
   uint64_t drawn = dice.Below(sum);
-  auto kind = KindsOfJobs().begin();
+  const JobKind* kind = KindsOfJobs().data();
   while (drawn >= kind->weight) drawn -= (kind++)->weight;
+  return kind;
+}
+
+}  // namespace
+
+JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number) {
+  const JobKind* const kind = DrawKind(dice, shape);
   JobTruth job{.work = dice.Between(seconds(5), shape.longest_work),
                .checkpoint_every = dice.Between(seconds(20), minutes(5)),
                .fails = shape.rank_faults,
@@ -263,6 +272,18 @@ void Crowd(Dice& dice, Shape& shape) {
            .urgent = 0.25};
 }
 
+/// Several gangs at once that may grow, on nodes that others leave: two of them could want the same ones.
+void Expand(Dice& dice, Shape& shape) {
+  shape = {.nodes = static_cast<uint32_t>(6 + dice.Below(5)),
+           .most_devices = 1,
+           .between_jobs = seconds(50),
+           .longest_work = minutes(6),
+           .between_faults = minutes(4),
+           .rank_faults = 0.1,
+           .failed_commits = 0,
+           .elastic = 0.6};
+}
+
 /// Enough nodes to choose between, for gangs that are to be close and for whoever has to make room, and not
 /// so much trouble that nobody could tell what they lose by it.
 void Enlarge(Dice& dice, Shape& shape) {
@@ -297,7 +318,11 @@ Shape ShapeOf(uint64_t seed) {
     Enlarge(dice, shape);
   } else if (dice.Chance(0.08)) {
     Crowd(dice, shape);
+  } else if (dice.Chance(0.04)) {
+    Expand(dice, shape);
   }
+  if (shape.half_life > Duration::zero() && dice.Chance(0.2))
+    shape.turns_end = dice.Between(minutes(5), shape.busy);
   return shape;
 }
 

@@ -26,10 +26,12 @@ struct Shape {
   uint32_t users = 1;
   Quotas quotas;
   Duration half_life{};  ///< of what users have had; zero: they take no turns
+  Duration turns_end{};  ///< when an operator says that they take none any more; zero: never
   Shares shares;
   Duration aging{};  ///< that a job waits for a step of priority; zero: none is gained
   bool preemption = true;
-  double urgent = 0;  ///< part of the jobs for which all others make room; zero: priorities are as they come
+  double urgent = 0;   ///< part of the jobs for which all others make room; zero: priorities are as they come
+  double elastic = 0;  ///< part of the jobs that may grow, by a node or two; zero: as kinds of jobs come
   Duration to_midnight{};  ///< when the day, the week and the month end; zero: later
 };
 
