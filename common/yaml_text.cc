@@ -4,6 +4,7 @@
 #include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -153,16 +154,101 @@ Error WhyMalformed(std::string_view text, const std::string& file, const YAML::E
                  fmt::format("not valid YAML: {}", deep ? "nested too deeply" : exception.msg));
 }
 
-/// Aliases can make a short text a tree that never ends; no file of ours has as many values.
-constexpr int kMostValues = 100'000;
+/// Follows aliases without building what they stand for, which can be endless, or have no end of values.
+class Aliases final : public YAML::EventHandler {
+ public:
+  explicit Aliases(const std::string& file) : file_(file) {}
+  /// The first that makes too much of the text.
+  std::optional<Error> error;
 
-void FindTwice(const YAML::Node& node, const std::string& path, const std::string& file, int& left,
+  void OnDocumentStart(const YAML::Mark&) override { open_ = {Open{}}; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t anchor) override { AddScalar(anchor); }
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t anchor, const std::string&) override {
+    AddScalar(anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto is_it = [anchor](const Open& node) { return node.anchor == anchor; };
+    if (std::any_of(open_.begin(), open_.end(), is_it))
+      return Refuse(mark, "this alias stands for something that it is a part of itself");
+    Add(known_[anchor]);
+    uint64_t values = 0;
+    for (const Open& node : open_) values += node.size.values;
+    if (values > kMostValues)
+      Refuse(mark, fmt::format("with this alias the file has more than {} values", kMostValues));
+    if (open_.size() + known_[anchor].depth > kMostDepth)
+      Refuse(mark, fmt::format("with this alias the file is nested more than {} deep", kMostDepth));
+  }
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open_.push_back({.anchor = anchor});
+  }
+  void OnSequenceEnd() override { Close(); }
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open_.push_back({.anchor = anchor});
+  }
+  void OnMapEnd() override { Close(); }
+
+ private:
+  static constexpr uint64_t kMostValues = 100'000;  ///< no file of ours has as many
+  static constexpr uint64_t kMostDepth = 500;       ///< of a text without aliases the parser takes no more
+  struct Size {
+    uint64_t values = 0;  ///< no more than one beyond kMostValues
+    uint64_t depth = 0;
+  };
+  struct Open {
+    YAML::anchor_t anchor = YAML::NullAnchor;
+    Size size = {};
+  };
+
+  void Refuse(const YAML::Mark& mark, const std::string& why) {
+    if (!error) error = ErrorAt(mark, file_, why);
+  }
+  void AddScalar(YAML::anchor_t anchor) {
+    const Size one{.values = 1};
+    if (anchor != YAML::NullAnchor) known_[anchor] = one;
+    Add(one);
+  }
+  void Add(const Size& size) {
+    Size& sum = open_.back().size;
+    sum.values = std::min(sum.values + size.values, kMostValues + 1);
+    sum.depth = std::max(sum.depth, size.depth);
+  }
+  void Close() {
+    Open ended = open_.back();
+    open_.pop_back();
+    ++ended.size.values;
+    ++ended.size.depth;
+    if (ended.anchor != YAML::NullAnchor) known_[ended.anchor] = ended.size;
+    Add(ended.size);
+  }
+
+  const std::string& file_;
+  std::vector<Open> open_ = {Open{}};
+  std::map<YAML::anchor_t, Size> known_;  ///< of what has ended
+};
+
+std::optional<Error> CheckAliases(std::string_view text, const std::string& file) {
+  if (text.find('*') == std::string_view::npos) return std::nullopt;
+  Aliases aliases(file);
+  try {
+    std::istringstream in{std::string(text)};
+    YAML::Parser parser(in);
+    while (!aliases.error && parser.HandleNextDocument(aliases)) {
+    }
+  } catch (const YAML::Exception&) {
+    // Whoever builds it says what is wrong.
+  }
+  return std::move(aliases.error);
+}
+
+void FindTwice(const YAML::Node& node, const std::string& path, const std::string& file,
                std::vector<Error>& errors) {
-  if (--left < 0) return;
   if (node.IsSequence()) {
     size_t number = 0;
     const std::string list = path.ends_with('.') ? path.substr(0, path.size() - 1) : path;
-    for (const auto& item : node) FindTwice(item, fmt::format("{}[{}].", list, number++), file, left, errors);
+    for (const auto& item : node) FindTwice(item, fmt::format("{}[{}].", list, number++), file, errors);
   }
   if (!node.IsMap()) return;
   std::set<std::string> seen;
@@ -172,7 +258,7 @@ void FindTwice(const YAML::Node& node, const std::string& path, const std::strin
     if (!seen.insert(key).second) {
       errors.push_back(ErrorAt(entry.first.Mark(), file, fmt::format("'{}' is set twice", key)));
     }
-    FindTwice(entry.second, key + ".", file, left, errors);
+    FindTwice(entry.second, key + ".", file, errors);
   }
 }
 
@@ -180,6 +266,7 @@ void FindTwice(const YAML::Node& node, const std::string& path, const std::strin
 
 Result<YAML::Node> LoadYaml(std::string_view text, const std::string& file) {
   if (auto error = CheckUtf8(text, file)) return tl::unexpected(std::move(*error));
+  if (auto error = CheckAliases(text, file)) return tl::unexpected(std::move(*error));
   try {
     auto only = LoadOne(std::string(text));
     // A second pass, to find out what is wrong and where.
@@ -196,8 +283,7 @@ Result<YAML::Node> LoadYaml(std::string_view text, const std::string& file) {
 
 std::vector<Error> FindKeysSetTwice(const YAML::Node& root, const std::string& file) {
   std::vector<Error> errors;
-  int left = kMostValues;
-  FindTwice(root, "", file, left, errors);
+  FindTwice(root, "", file, errors);
   return errors;
 }
 

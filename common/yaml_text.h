@@ -14,7 +14,8 @@ namespace imgd {
 Error ErrorAt(const YAML::Mark& mark, const std::string& file, std::string message);
 
 /// The only document of `text`; no node for none. `file` names it in errors: kInvalidArgument, with line and
-/// column, for what is no UTF-8, malformed, has a quote that is never closed, or more than one document.
+/// column, for what is no UTF-8, malformed, has a quote that is never closed, aliases that make it endless,
+/// very deep or of very many values, or more than one document.
 Result<YAML::Node> LoadYaml(std::string_view text, const std::string& file);
 
 /// An error for each key that a mapping has more than once, at any depth, of which the parser takes the
