@@ -342,6 +342,9 @@ void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const s
 std::string ExplainSize(const JobRecord& job, const Snapshot& cluster,
                         const std::vector<QueuedJob>& waiting) {
   if (!job.IsElastic() || job.state != JobState::kRunning || job.NodesNow() >= job.max_nodes) return "";
+  // It may have started since.
+  const auto is_there = [&cluster](const Part& part) { return cluster.NodeOf(part.node) != nullptr; };
+  if (!std::all_of(job.run.parts.begin(), job.run.parts.end(), is_there)) return "";
   const auto why = [&]() -> std::string {
     if (!job.Trains()) return "a program is not ended to go on with more";
     if (job.run.stop == StopFor::kGrow) return "it is about to go on with more";

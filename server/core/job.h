@@ -96,6 +96,10 @@ int64_t GraceWithin(int64_t grace_ms, Duration left);
 /// where that is longer.
 Duration TimeForLastCheckpoint(const JobRecord& job);
 
+/// Of a record as it is stored: since when the job has held its devices, from when on that is not counted
+/// yet, and what of it is in no checkpoint.
+void RestoreHeld(JobRecord& job, Now now);
+
 /// That a run that is asked to stop takes at most.
 Duration TimeToStop(const JobRecord& job);
 

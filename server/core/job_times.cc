@@ -1,6 +1,7 @@
 // How long a job's starts, stops and waits may take.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "server/core/job.h"
 
@@ -10,7 +11,27 @@ namespace {
 /// For what ranks and agents have to say at the end.
 constexpr Duration kForReports = std::chrono::seconds(5);
 
+/// What passed while the daemon was away counts as held, but no more than this: nobody can tell whether the
+/// wall clock, by which alone it is known, was set meanwhile.
+constexpr int64_t kMostAwayUs = 3600LL * 1'000'000;
+
 }  // namespace
+
+void RestoreHeld(JobRecord& job, Now now) {
+  Run& run = job.run;
+  run.held_since = run.charged_at = run.kept_since = now.steady;
+  if (!job.HoldsDevices()) return;
+  // One that began before imgd noted what it had counted: all of it is counted at its end.
+  const bool noted = run.charged.micros != 0;
+  const int64_t away_us = now.wall.micros - (noted ? run.charged : job.started).micros;
+  const std::chrono::microseconds away(
+      std::clamp<int64_t>(away_us, 0, noted ? kMostAwayUs : std::numeric_limits<int64_t>::max()));
+  run.charged_at = now.steady - away;
+  run.held_since = run.kept_since = run.charged_at - std::chrono::milliseconds(run.charged_ms);
+  if (job.checkpoints.empty() || job.checkpoints.front().generation != job.generation) return;
+  const std::chrono::microseconds kept_for(now.wall.micros - job.checkpoints.front().accepted.micros);
+  run.kept_since = std::clamp<Instant>(now.steady - kept_for, run.held_since, now.steady);
+}
 
 std::optional<Duration> TimeLeft(const JobRecord& job, Instant now) {
   if (job.time_limit_ms == 0) return std::nullopt;

@@ -31,7 +31,8 @@ QueuedJob Ranking::KeyOf(const JobRecord& job) const {
 }
 
 int Ranking::PriorityOfRun(const JobRecord& job) const {
-  return job.priority + StepsOfAge(WaitsSince(job), aging, job.started);
+  // The clock may have been ahead when it started.
+  return job.priority + StepsOfAge(WaitsSince(job), aging, std::min(job.started, at));
 }
 
 void Ranking::Rank(const JobRecord& job, QueuedJob& entry) const {

@@ -77,6 +77,16 @@ TEST_F(AgingOfACluster, WhatItHasAgedByProtectsItWhileItRuns) {
   EXPECT_EQ(cluster.Job(low).state, JobState::kPreempting);
 }
 
+TEST_F(AgingOfACluster, AClockThatWasAheadWhenItStartedProtectsItFromNobody) {
+  cluster.SetClockAhead(hours(24));
+  cluster.Complete(first);
+  cluster.BringUp(low);
+  cluster.SetClockAhead(-hours(24));
+  cluster.Submit("higher", {.priority = 1});
+  cluster.Pass(minutes(1));
+  EXPECT_EQ(cluster.Job(low).state, JobState::kPreempting);
+}
+
 struct NoAging : AgingOfACluster {
   NoAging() : AgingOfACluster(Duration::zero()) {}
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "server/core/explain.h"
 #include "server/core/folders.h"
@@ -23,28 +22,6 @@ std::string AllBegan(const JobRecord& job) {
   const uint32_t ranks = job.WorldSize();
   if (!job.Trains()) return ranks == 1 ? "its process runs" : fmt::format("all {} processes run", ranks);
   return ranks == 1 ? "the rank trains" : fmt::format("all {} ranks train", ranks);
-}
-
-/// What passed while the daemon was away counts as held, but no more than this: nobody can tell whether the
-/// wall clock, by which alone it is known, was set meanwhile.
-constexpr int64_t kMostAwayUs = 3600LL * 1'000'000;
-
-/// Since when the job has held its devices, from when on that is not counted yet, and what of it is in no
-/// checkpoint.
-void RestoreHeld(JobRecord& job, Now now) {
-  Run& run = job.run;
-  run.held_since = run.charged_at = run.kept_since = now.steady;
-  if (!job.HoldsDevices()) return;
-  // One that began before imgd noted what it had counted: all of it is counted at its end.
-  const bool noted = run.charged.micros != 0;
-  const int64_t away_us = now.wall.micros - (noted ? run.charged : job.started).micros;
-  const std::chrono::microseconds away(
-      std::clamp<int64_t>(away_us, 0, noted ? kMostAwayUs : std::numeric_limits<int64_t>::max()));
-  run.charged_at = now.steady - away;
-  run.held_since = run.kept_since = run.charged_at - std::chrono::milliseconds(run.charged_ms);
-  if (job.checkpoints.empty() || job.checkpoints.front().generation != job.generation) return;
-  const std::chrono::microseconds kept_for(now.wall.micros - job.checkpoints.front().accepted.micros);
-  run.kept_since = std::clamp<Instant>(now.steady - kept_for, run.held_since, now.steady);
 }
 
 }  // namespace
@@ -81,8 +58,18 @@ void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes
   last_tick_ = now.steady;
 }
 
+void Reactor::Commit() {
+  state_.Commit();
+  for (const JobId id : std::exchange(concluded_, {})) {
+    const auto watched = watched_.find(id);
+    if (watched != watched_.end() && ActiveRun({id, watched->second.generation}) == nullptr)
+      watched_.erase(watched);
+  }
+}
+
 void Reactor::Rollback() {
   state_.Rollback();
+  concluded_.clear();
   for (const auto& [id, node] : state_.nodes()) {
     NodeRecord& edited = state_.EditUnstored(id);
     edited.silence = Duration::zero();
@@ -367,7 +354,7 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   if (verdict.to == JobState::kQueued && BacksOff(job.run.stop)) Requeue(job, verdict.counts, now);
   if (event) out.push_back(std::move(*event));
   state_.Changed(id);
-  watched_.erase(id);
+  concluded_.push_back(id);
   dirty_ = true;
   TryElsewhere(id, blamed);
 }

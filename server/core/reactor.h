@@ -235,7 +235,7 @@ class Reactor {
   /// Schedule() would make a plan. It may be put off, so that one plan takes many batches' changes.
   bool WantsToSchedule() const { return dirty_; }
 
-  void Commit() { state_.Commit(); }
+  void Commit();
   /// Decides by other ones from now on. Of a time that a job or node has spent already nothing is taken back.
   /// Between two batches.
   void SetSettings(CoreSettings settings);
@@ -398,6 +398,7 @@ class Reactor {
     bool unjudged = false;  ///< some came since the last tick
   };
   std::map<JobId, Watched> watched_;  ///< by job; never stored
+  std::vector<JobId> concluded_;      ///< since the last commit: if that fails they are watched as before
   Snapshot last_seen_;                ///< by the last pass; nothing but memory for the next
   std::shared_ptr<Layout> layout_;    ///< the same, of the nodes
 };

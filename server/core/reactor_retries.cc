@@ -158,7 +158,8 @@ void Reactor::TakeBackStrikes(const JobRecord& job, Now now, Actions& out) {
     NodeRecord& node = state_.EditNode(id);
     std::erase_if(node.strikes, [&](const auto& strike) { return by_job(strike) && !strike.told; });
     const bool by_strikes = node.set_aside && node.set_aside->by == AsideBy::kStrikes;
-    if (!by_strikes || node.strikes.size() >= settings_.set_aside_after || IsTold(node)) continue;
+    const size_t limit = settings_.set_aside_after;
+    if (!by_strikes || (limit > 0 && node.strikes.size() >= limit) || IsTold(node)) continue;
     UseAgain(node, job, "failed on other nodes too", now, out);
   }
 }

@@ -376,6 +376,33 @@ TEST_F(Retries, SettingNoneAsideIsASetting) {
   EXPECT_FALSE(cluster.Node("a").set_aside);
 }
 
+TEST_F(Retries, ANodeThatIsSetAsideIsUsedAgainThoughNoneIsSetAsideAnyMore) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  FailsOnce("one");
+  FailsOnce("two");
+  const JobId job = cluster.Submit("buggy");
+  Crash(job, 57);
+  ASSERT_TRUE(cluster.Node("a").set_aside);
+  cluster.reactor().SetSettings({.set_aside_after = 0});
+  EXPECT_EQ(Crash(job, 58), "b");
+  EXPECT_FALSE(cluster.Node("a").set_aside);
+}
+
+TEST_F(Retries, ACommitThatFailsLosesNothingOfWhereItCrashed) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50");
+  BringUp(job);
+  cluster.Pulses("a", job, {{.rank = 0, .step = 57, .what = "forward pass"}});
+  cluster.Failed(job, {.rank = 0, .message = "label 1000 is out of range"});
+  const RunReport gone{
+      .run = cluster.RunOf(job), .phase = RunPhase::kGone, .exits = {ExitCode(0, 1, "IndexError")}};
+  cluster.FailCommit(
+      [&](Actions& out) { cluster.reactor().OnRunStatus(NodeId("a"), gone, cluster.now(), out); });
+  ASSERT_EQ(cluster.Job(job).state, JobState::kRunning);
+  cluster.Join("a", 1, {gone});
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("at step 57, forward pass"));
+}
+
 TEST_F(Retries, ItMayTakeMoreJobsToSetANodeAsideThanAreRememberedElse) {
   cluster = TestCluster({.set_aside_after = 20});
   cluster.Join("a", 1).Join("b", 1);

@@ -85,7 +85,7 @@ void Engine::OnDatasetProgress(JobId job, const v1::DatasetProgress& progress) {
   kept.set_time_us(now_.wall.micros);
   set->progress = kept.SerializeAsString();
   state_.SaveDataset(*set);
-  view_changed_ = true;
+  view_changed_ = view_urgent_ = true;  // after a commit that fails they are what the view has
 }
 
 void Engine::OnDatasetFacts(JobId job, const NodeId& node, const v1::DatasetFacts& facts) {

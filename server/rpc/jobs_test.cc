@@ -72,6 +72,15 @@ TEST_F(RpcTest, AnElasticJobTellsItsRange) {
   EXPECT_EQ(Get(Submit(kJob)).job().max_nodes(), 1U);
 }
 
+TEST_F(RpcTest, AnElasticJobSaysWhenItMayGrow) {
+  const uint64_t id = Submit(
+      "name: rn50\ntime_limit: 30m\ndata: {train: /x}\n"
+      "resources: {nodes: {min: 1, max: 2}, resize_interval: 60s}\n");
+  FakeAgent agent(channel, "a", 1);
+  BringUp(agent);
+  EXPECT_THAT(Get(id).job().reason_text(), HasSubstr("has 1 of at most 2 nodes: it may grow in "));
+}
+
 TEST_F(RpcTest, TheSameKeyReturnsTheSameJob) {
   v1::SubmitJobResponse first;
   v1::SubmitJobResponse second;

@@ -103,13 +103,19 @@ bool FillHeldBack(const JobRecord& record, const QueuedJob& job, Snapshot cluste
   return can_start;
 }
 
+/// Why one that runs has no more nodes.
+void FillSize(JobRecord record, const ClusterView& view, Now now, v1::Job& out) {
+  RestoreHeld(record, now);
+  const std::string size = ExplainSize(record, view.snapshot, view.queue);
+  if (size.empty()) return;
+  const std::string reason = out.reason_text();
+  out.set_reason_text(reason.empty() ? size : fmt::format("{}; it {}", reason, size));
+}
+
 }  // namespace
 
 void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1::Job& out) {
-  if (const std::string size = ExplainSize(record, view.snapshot, view.queue); !size.empty()) {
-    const std::string reason = out.reason_text();
-    out.set_reason_text(reason.empty() ? size : fmt::format("{}; it {}", reason, size));
-  }
+  if (record.IsElastic()) FillSize(record, view, now, out);
   if (record.state != JobState::kQueued) return;
   if (record.reason.code == ReasonCode::kNotBefore || record.reason.code == ReasonCode::kAfterJob)
     return FillLater(record, view.snapshot, view, now, out);
