@@ -13,8 +13,9 @@ namespace imgd {
 namespace {
 
 constexpr size_t kReadBytes = 256 << 10;
-/// No event of a trainer comes near it; a greater length is not a length.
+/// No event of a trainer comes near it; a greater length is not a length, nor is 0.
 constexpr uint32_t kMaxEventBytes = 1 << 20;
+constexpr size_t kMostPlaces = 64;
 constexpr const char* kUnreadable = "what the trainer wrote can't be read";
 constexpr const char* kMissing = "the trainer's file does not hold them";
 constexpr const char* kBadLength =
@@ -64,18 +65,29 @@ EventFollower::EventFollower(const RunDir& dir, uint32_t local_rank, bool quiet)
     : path_(dir.Events(local_rank)), quiet_(quiet) {}
 
 void EventFollower::GoOnAfter(uint64_t sequence) {
-  // From the file's start: events before `sequence` are read over, which is quick and rare.
+  // From the last place that is known, or the file's start: what is before `sequence` is read over.
+  while (!places_.empty() && places_.back().sequence > sequence) places_.pop_back();
+  const Place from = places_.empty() ? Place{} : places_.back();
   fd_.reset();
   buffer_.clear();
   consumed_ = 0;
   damaged_ = false;
-  read_ = 0;
+  read_ = from.sequence;
+  offset_ = from.offset;
   last_ = sequence;
   acknowledged_ = sequence;
 }
 
+void EventFollower::Acknowledge(uint64_t sequence) {
+  acknowledged_ = std::max(acknowledged_, sequence);
+  while (places_.size() > 1 && places_[1].sequence <= acknowledged_) places_.pop_front();
+}
+
 bool EventFollower::Fill() {
-  if (!fd_.valid()) fd_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd_.valid()) {
+    fd_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (fd_.valid()) ::lseek(fd_.get(), static_cast<off_t>(offset_), SEEK_SET);
+  }
   buffer_.erase(0, consumed_);
   consumed_ = 0;
   return fd_.valid() && ReadMore(fd_.get(), buffer_);
@@ -86,7 +98,7 @@ std::optional<std::string> EventFollower::NextBody() {
     const std::string_view rest = std::string_view(buffer_).substr(consumed_);
     if (rest.size() >= 4) {
       const uint32_t length = LittleEndian32(rest);
-      if (length > kMaxEventBytes) {
+      if (length == 0 || length > kMaxEventBytes) {
         damaged_ = true;
         if (quiet_) break;
         spdlog::error("file={} msg=\"damaged: a length of {} bytes was found, {} is the greatest\"",
@@ -95,6 +107,7 @@ std::optional<std::string> EventFollower::NextBody() {
       }
       if (rest.size() >= 4 + length) {
         consumed_ += 4 + length;
+        offset_ += 4 + length;
         return std::string(rest.substr(4, length));
       }
     }
@@ -119,10 +132,12 @@ void EventFollower::AddLost(uint64_t up_to, const char* reason, v1::TrainerEvent
 size_t EventFollower::Read(size_t max_bytes, v1::TrainerEvents* out) {
   const bool was_damaged = damaged_;
   size_t bytes = 0;
+  size_t looked_at = 0;
   bool unreadable = false;
-  while (bytes < max_bytes) {
+  while (looked_at < max_bytes) {
     const auto body = NextBody();
     if (!body) break;
+    looked_at += body->size() + 4;
     v1::TrainerEvent event;
     if (!event.ParseFromString(*body)) {
       ++read_;  // the trainer leaves no gap; several in a row are told of together
@@ -138,6 +153,8 @@ size_t EventFollower::Read(size_t max_bytes, v1::TrainerEvents* out) {
     bytes += body->size() + 4;
     *out->add_events() = std::move(event);
   }
+  more_ = looked_at >= max_bytes;
+  if (bytes > 0 && read_ == last_ && places_.size() < kMostPlaces) places_.push_back({last_, offset_});
   // The file only grows: whatever comes after them, they stay as they are.
   if (read_ > last_) AddLost(read_, kUnreadable, out);
   if (damaged_ && !was_damaged && read_ == last_) AddLost(last_ + 1, kBadLength, out);
@@ -154,6 +171,7 @@ void LogFollower::GoOnAfter(uint64_t line) {
 }
 
 void LogFollower::CloseSegment() {
+  read_again_at_.reset();
   segment_.reset();
   fd_.reset();
   buffer_.clear();
@@ -182,6 +200,18 @@ bool LogFollower::Fill() {
   buffer_.erase(0, consumed_);
   consumed_ = 0;
   return ReadMore(fd_.get(), buffer_);
+}
+
+/// What is damaged may only be what the shim took back since, when the disk was full in the middle of a
+/// record: true once for each place.
+bool LogFollower::ReadAgain() {
+  const off_t at = ::lseek(fd_.get(), 0, SEEK_CUR) - static_cast<off_t>(buffer_.size() - consumed_);
+  if (read_again_at_ == at) return false;
+  read_again_at_ = at;
+  ::lseek(fd_.get(), 0, SEEK_SET);  // whole records before it may have been taken back, too
+  buffer_.clear();
+  consumed_ = 0;
+  return true;
 }
 
 size_t LogFollower::AddLine(const LogRecord& record, v1::LogLines* out) {
@@ -223,6 +253,7 @@ size_t LogFollower::Read(size_t max_bytes, v1::LogLines* out) {
       continue;
     }
     if (parsed == LogParse::kPartial && fd_.valid() && Fill()) continue;
+    if (parsed == LogParse::kCorrupt && ReadAgain()) continue;
     // Nothing more in this segment for now; it is finished once a later one exists. The list is taken first:
     // what is written between the two looks would otherwise be passed over.
     const auto segments = ListLogSegments(dir_, local_rank_);

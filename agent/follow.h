@@ -1,6 +1,7 @@
 #pragma once
 
-#include <algorithm>
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -39,15 +40,23 @@ class EventFollower {
 
   /// Goes on after that sequence; what was handed out before and is later comes again.
   void GoOnAfter(uint64_t sequence);
-  /// Adds the next events to `out`, about `max_bytes` of them. Returns their size; 0 when there are none now.
+  /// Adds the next events to `out`, from about `max_bytes` of the file. Returns their size; 0 when there are
+  /// none there. The file of a long run has gigabytes, which must not all be read over in one call.
   size_t Read(size_t max_bytes, v1::TrainerEvents* out);
+  /// The last Read() ended by its bound: there may be more now.
+  bool more() const { return more_; }
   /// Events up to there are stored by the daemon.
-  void Acknowledge(uint64_t sequence) { acknowledged_ = std::max(acknowledged_, sequence); }
+  void Acknowledge(uint64_t sequence);
   /// True when everything that was handed out is acknowledged.
   bool AllAcknowledged() const { return acknowledged_ >= last_; }
   uint64_t last() const { return last_; }
 
  private:
+  /// After the event of that sequence the file goes on there.
+  struct Place {
+    uint64_t sequence = 0;
+    uint64_t offset = 0;  ///< bytes
+  };
   bool Fill();
   std::optional<std::string> NextBody();
   void AddLost(uint64_t up_to, const char* reason, v1::TrainerEvents* out);
@@ -55,10 +64,13 @@ class EventFollower {
   std::filesystem::path path_;
   bool quiet_;
   UniqueFd fd_;
-  std::string buffer_;   ///< read from the file
-  size_t consumed_ = 0;  ///< of buffer_
-  uint64_t read_ = 0;    ///< sequence of the record that was read last
-  uint64_t last_ = 0;    ///< sequence that was handed out last
+  std::string buffer_;        ///< read from the file
+  size_t consumed_ = 0;       ///< of buffer_
+  uint64_t offset_ = 0;       ///< in the file, of what is not consumed
+  std::deque<Place> places_;  ///< of what was handed out, from the last that is acknowledged on
+  bool more_ = false;
+  uint64_t read_ = 0;  ///< sequence of the record that was read last
+  uint64_t last_ = 0;  ///< sequence that was handed out last
   uint64_t acknowledged_ = 0;
   int64_t last_time_us_ = 0;
   bool damaged_ = false;  ///< a length that can't be: nothing after it can be found
@@ -87,6 +99,7 @@ class LogFollower {
  private:
   bool OpenNext();
   bool Fill();
+  bool ReadAgain();
   size_t AddLine(const LogRecord& record, v1::LogLines* out);
   size_t AddGap(uint64_t up_to, v1::LogLines* out);
   void CloseSegment();
@@ -98,7 +111,8 @@ class LogFollower {
   std::optional<LogSegment> segment_;  ///< that is read now
   UniqueFd fd_;
   std::string buffer_;
-  size_t consumed_ = 0;  ///< of buffer_
+  size_t consumed_ = 0;                 ///< of buffer_
+  std::optional<off_t> read_again_at_;  ///< where the segment seemed to be damaged
   uint64_t last_ = 0;
   uint64_t acknowledged_ = 0;
   int64_t last_time_us_ = 0;  ///< of the line that was read last

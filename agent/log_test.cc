@@ -3,6 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "agent/follow.h"
 #include "agent/shim/log_writer.h"
 #include "agent/testing/temp_dir.h"
@@ -14,6 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 constexpr uint64_t kNoLimit = 1ULL << 30;
 
@@ -201,6 +205,27 @@ TEST_F(LogTest, ADamagedSegmentCostsItsLinesAndNotTheNext) {
               ElementsAre(HasSubstr("8:[imgagent] 7 lines are missing here (2 to 8)"), "9:later"));
 }
 
+TEST_F(LogTest, ATailThatWasTakenBackIsReadAnew) {
+  std::string first;
+  AppendLogRecord(first, {1, 1, false, "first"});
+  std::string taken_back;
+  AppendLogRecord(taken_back, {2, 1, false, "of the same write"});
+  const size_t whole = taken_back.size();
+  AppendLogRecord(taken_back, {3, 1, false, std::string(100, 'x')});
+  dir_.Write("log.0.1", first + taken_back.substr(0, whole + 50));
+  auto follower = Follower();
+  EXPECT_THAT(ReadAll(follower), ElementsAre("1:first", "2:of the same write"));
+  std::string others;
+  for (uint64_t number = 4; number <= 11; ++number)
+    AppendLogRecord(others, {number, 1, false, "another one"});
+  std::filesystem::resize_file(dir_ / "log.0.1", first.size());
+  std::ofstream(dir_ / "log.0.1", std::ios::app | std::ios::binary) << others;
+  const auto lines = ReadAll(follower);
+  ASSERT_THAT(lines, SizeIs(9));
+  EXPECT_THAT(lines[0], HasSubstr("1 lines are missing here (3 to 3)"));
+  EXPECT_EQ(lines[1], "4:another one");
+}
+
 TEST_F(LogTest, AFullDiskCostsLinesThatAreCountedAndNothingElse) {
   const auto small = dir_ / "small";
   ::mkdir(small.c_str(), 0755);
@@ -264,6 +289,39 @@ TEST_F(EventsTest, AreFollowedFromAnySequence) {
   EXPECT_TRUE(follower_.AllAcknowledged());
   follower_.GoOnAfter(2);
   EXPECT_THAT(ReadAll(follower_), ElementsAre(3, 4));
+}
+
+TEST_F(EventsTest, WhatIsStoredIsReadOverInPieces) {
+  for (uint64_t i = 1; i <= 100; ++i) Append(Event(i));
+  follower_.GoOnAfter(100);
+  int pieces = 0;
+  v1::TrainerEvents batch;
+  do {
+    EXPECT_EQ(follower_.Read(64, &batch), 0u);
+    ++pieces;
+  } while (follower_.more());
+  EXPECT_GT(pieces, 5);
+  Append(Event(101));
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(101));
+}
+
+TEST_F(EventsTest, WhatIsAcknowledgedIsNotReadOnceMore) {
+  for (uint64_t i = 1; i <= 100; ++i) Append(Event(i));
+  EXPECT_THAT(ReadAll(follower_), SizeIs(100));
+  follower_.Acknowledge(30);
+  follower_.GoOnAfter(30);
+  v1::TrainerEvents batch;
+  EXPECT_GT(follower_.Read(80, &batch), 0u) << "of 30 events the first 80 bytes are none of those after them";
+  EXPECT_EQ(batch.events(0).sequence(), 31u);
+  follower_.GoOnAfter(3);
+  EXPECT_THAT(ReadAll(follower_), SizeIs(97)) << "a daemon that was restored from a backup";
+}
+
+TEST_F(EventsTest, AFileOfZerosIsDamaged) {
+  Append(Event(1));
+  std::filesystem::resize_file(dir_ / "events.0", uint64_t{1} << 40);
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(1, 2));
+  EXPECT_THAT(lost_, ElementsAre(HasSubstr("neither this event nor any later one")));
 }
 
 TEST_F(EventsTest, ATornTailIsWaitedFor) {

@@ -115,8 +115,9 @@ Result<Listener> ListenOn(const std::string& address, const std::string& port) {
                                   : fmt::format("cannot listen on port {} of {}", port, address);
     if (error == EADDRINUSE)
       return Fail(ErrorCode::kAlreadyExists, "{}: the port is in use by another program", what);
+    // It may be one of an interface that comes up later.
     if (error == EADDRNOTAVAIL)
-      return Fail(ErrorCode::kInvalidArgument, "{}: it is no address of this machine", what);
+      return Fail(ErrorCode::kUnavailable, "{}: it is no address of this machine", what);
     return FailErrno(error, what);
   }
   const auto name = NameOfSocket(listener.fd.get());

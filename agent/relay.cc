@@ -31,16 +31,17 @@ void RunRelay::GoOn(const std::vector<v1::StreamPosition>& positions) {
     stream.log_window.Clear();
     stream.events_at_end = false;
     stream.log_at_end = false;
-    stream.events.GoOnAfter(0);
-    stream.log.GoOnAfter(0);
   }
+  std::vector<const v1::StreamPosition*> stored(streams_.size());
   for (const auto& position : positions) {
     if (position.run().job_id() != key_.job.value()) continue;
     if (position.run().generation() != key_.generation.value()) continue;
-    if (Stream* stream = OfRank(position.rank())) {
-      stream->events.GoOnAfter(position.event_sequence());
-      stream->log.GoOnAfter(position.line_number());
-    }
+    if (const Stream* stream = OfRank(position.rank()))
+      stored[static_cast<size_t>(stream - streams_.data())] = &position;
+  }
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    streams_[i].events.GoOnAfter(stored[i] == nullptr ? 0 : stored[i]->event_sequence());
+    streams_[i].log.GoOnAfter(stored[i] == nullptr ? 0 : stored[i]->line_number());
   }
 }
 
@@ -58,18 +59,20 @@ void RunRelay::Acknowledge(const v1::LogsAck& ack) {
   stream->log_window.Acknowledged(ack.line_number());
 }
 
-void RunRelay::PumpEvents(uint32_t rank, Stream& stream, const Send& send) {
+/// What was stored is read over in pieces, between which the agent does its other work.
+bool RunRelay::PumpEvents(uint32_t rank, Stream& stream, const Send& send) {
   while (stream.event_window.bytes() < kWindowBytes) {
     v1::ConnectRequest request;
     auto* batch = request.mutable_trainer_events();
     const size_t bytes = stream.events.Read(kBatchBytes, batch);
-    stream.events_at_end = gone_ && bytes == 0;
-    if (bytes == 0) return;
+    stream.events_at_end = gone_ && bytes == 0 && !stream.events.more();
+    if (bytes == 0) return stream.events.more();
     SetRun(key_, batch->mutable_run());
     batch->set_rank(rank);
     stream.event_window.Sent(stream.events.last(), bytes);
     send(std::move(request));
   }
+  return false;
 }
 
 void RunRelay::PumpLog(uint32_t rank, Stream& stream, const Send& send) {
@@ -86,11 +89,13 @@ void RunRelay::PumpLog(uint32_t rank, Stream& stream, const Send& send) {
   }
 }
 
-void RunRelay::Pump(const Send& send) {
+bool RunRelay::Pump(const Send& send) {
+  bool more = false;
   for (uint32_t i = 0; i < streams_.size(); ++i) {
-    PumpEvents(first_rank_ + i, streams_[i], send);
+    more = PumpEvents(first_rank_ + i, streams_[i], send) || more;
     PumpLog(first_rank_ + i, streams_[i], send);
   }
+  return more;
 }
 
 void RunRelay::SetGone(const RunRecord& record, bool lines_are_known) {

@@ -23,8 +23,8 @@ class RunRelay {
   void GoOn(const std::vector<v1::StreamPosition>& positions);
   void Acknowledge(const v1::EventsAck& ack);
   void Acknowledge(const v1::LogsAck& ack);
-  /// Sends what there is and the windows allow.
-  void Pump(const Send& send);
+  /// Sends what there is and the windows allow. True where there may be more at once.
+  bool Pump(const Send& send);
   /// No process of the run is left: what is there now is all that there will be.
   void SetGone(const RunRecord& record, bool lines_are_known);
   /// The last line of a rank's log that was sent; empty when there is none.
@@ -42,7 +42,7 @@ class RunRelay {
     bool log_at_end = false;
   };
   Stream* OfRank(uint32_t rank);
-  void PumpEvents(uint32_t rank, Stream& stream, const Send& send);
+  bool PumpEvents(uint32_t rank, Stream& stream, const Send& send);
   void PumpLog(uint32_t rank, Stream& stream, const Send& send);
 
   RunKey key_;

@@ -64,14 +64,13 @@ bool RunMeter::Read(size_t most_bytes) {
   bool all_read = true;
   for (size_t i = 0; i < followers_.size(); ++i) {
     bool at_end = false;
-    for (size_t taken = 0; taken < most_bytes && !at_end;) {
+    for (size_t taken = 0; taken < most_bytes && !at_end; taken += kMeterBatchBytes) {
       v1::TrainerEvents batch;
-      const size_t bytes = followers_[i].Read(std::min(kMeterBatchBytes, most_bytes - taken), &batch);
+      followers_[i].Read(std::min(kMeterBatchBytes, most_bytes - taken), &batch);
       for (const auto& event : batch.events()) {
         TakeEvent(event, figures_[i]);
       }
-      taken += bytes;
-      at_end = bytes == 0;
+      at_end = !followers_[i].more();
     }
     all_read = all_read && at_end;
   }

@@ -362,7 +362,7 @@ void Supervisor::OnChange(Run& run) {
   // What the ranks said last is on its way before the daemon hears that they are gone.
   if (welcomed_ && run.key().cluster == cluster_ && run.phase() == v1::RUN_PHASE_GONE &&
       run.relay() != nullptr) {
-    run.relay()->Pump(send_);
+    if (run.relay()->Pump(send_)) PumpSoon(Duration::zero());
   }
   SendPulse(run);
   SendStatus(run.StatusMessage());
@@ -453,13 +453,14 @@ void Supervisor::PumpSoon(Duration delay) {
 }
 
 void Supervisor::Pump() {
+  bool more = false;
   if (welcomed_) {
     for (auto& [key, run] : runs_) {
-      if (key.cluster == cluster_ && run->relay() != nullptr) run->relay()->Pump(send_);
+      if (key.cluster == cluster_ && run->relay() != nullptr) more = run->relay()->Pump(send_) || more;
     }
   }
   RemoveForgotten();
-  if (!runs_.empty()) PumpSoon(kLookAnyway);
+  if (!runs_.empty()) PumpSoon(more ? Duration::zero() : kLookAnyway);
 }
 
 void Supervisor::SendPulse(Run& run) {
