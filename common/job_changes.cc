@@ -9,22 +9,18 @@ namespace imgd {
 namespace {
 
 /// Where the field (or the nearest mapping around it) stands in the text.
-void FindPlace(const std::string& text, std::string_view field, Error& error) {
-  YAML::Node node = YAML::Load(text);
-  while (node.IsMap()) {
-    if (!node.Mark().is_null()) {
-      error.line = node.Mark().line + 1;
-      error.column = node.Mark().column + 1;
-    }
-    const auto dot = field.find('.');
-    YAML::Node next = node[std::string(field.substr(0, dot))];
-    if (!next.IsDefined()) return;
-    error.line = next.Mark().line + 1;
-    error.column = next.Mark().column + 1;
-    if (dot == std::string_view::npos) return;
-    field.remove_prefix(dot + 1);
-    node.reset(next);
-  }
+void FindPlace(const YAML::Node& node, std::string_view field, Error& error) {
+  if (!node.IsMap()) return;
+  const auto is_here = [&error](const YAML::Mark& mark) {
+    error.line = mark.line + 1;
+    error.column = mark.column + 1;
+  };
+  if (!node.Mark().is_null()) is_here(node.Mark());
+  const auto dot = field.find('.');
+  const YAML::Node next = node[std::string(field.substr(0, dot))];  // of a const one nothing is added
+  if (!next.IsDefined()) return;
+  is_here(next.Mark());
+  if (dot != std::string_view::npos) FindPlace(next, field.substr(dot + 1), error);
 }
 
 bool IsPrefix(std::string_view outer, std::string_view inner) {
@@ -60,7 +56,7 @@ Result<std::string> ChangeJobText(std::string_view text, const std::string& file
 
 std::vector<Error> PlaceJobErrors(std::vector<Error> errors, std::string_view original,
                                   const std::string& file, const std::vector<JobChange>& changes) {
-  const std::string text(original);
+  const YAML::Node root = YAML::Load(std::string(original));
   for (auto& error : errors) {
     const std::string field = error.message.substr(0, error.message.find(": "));
     const auto change = std::find_if(changes.rbegin(), changes.rend(), [&](const JobChange& candidate) {
@@ -72,7 +68,7 @@ std::vector<Error> PlaceJobErrors(std::vector<Error> errors, std::string_view or
       error.file = change->shown;
     } else {
       error.file = file;
-      FindPlace(text, field, error);
+      FindPlace(root, field, error);
     }
   }
   return errors;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
+#include <string_view>
 
 #include "common/job_file_parts.h"
 #include "common/labels.h"
@@ -38,10 +40,10 @@ void ReadHead(YamlMap& root, JobSpec& spec) {
     if (*limit < 1000) root.AddError("time_limit", "must be at least 1s", "leave it out for no limit");
   }
   Set(spec.secrets, root.StringList("secrets"));
+  std::set<std::string_view> named;
   for (const auto& name : spec.secrets) {
     if (!IsName(name)) root.AddError("secrets", WhatNamesAre(name));
-    if (std::count(spec.secrets.begin(), spec.secrets.end(), name) > 1)
-      root.AddError("secrets", fmt::format("'{}' is named twice", name));
+    if (!named.insert(name).second) root.AddError("secrets", fmt::format("'{}' is named twice", name));
   }
   spec.notify = ReadNotifyRules(root, "notify");
 

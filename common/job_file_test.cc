@@ -340,6 +340,16 @@ TEST(JobFile, AKeySetTwiceIsNamedHoweverDeepItIs) {
       Contains(HasSubstr("job.yaml:6:5: 'phases[0].epochs' is set twice")));
 }
 
+TEST(JobFile, OfManyErrorsAHundredAreToldAndHowManyMoreThereAre) {
+  std::string text = "name: a\ndata: {train: /x}\ncommand:\n  run: [x]\n  env: {";
+  for (int i = 0; i < 20'000; ++i) text += fmt::format("A{}: 1, []: 2, ", i);
+  const auto errors = ErrorsOf(text + "}\n");
+  ASSERT_THAT(errors, SizeIs(101));
+  EXPECT_THAT(errors.back(), HasSubstr("more errors"));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nsecrets: [s" + std::string(300'000, ',') + "]\n"),
+              Not(IsEmpty()));
+}
+
 TEST(JobFile, AQuoteThatIsNeverClosedIsShown) {
   for (const char* quote : {"\"", "'"}) {
     EXPECT_THAT(ErrorsOf(fmt::format("name: a\ndata:\n  train: {}/x\n", quote)),

@@ -9,7 +9,7 @@
 namespace imgd::job_file_parts {
 namespace {
 
-constexpr int kMostAfter = 100;
+constexpr size_t kMostAfter = 100;
 
 /// A time with its zone, or a duration.
 void ReadNotBefore(YamlMap& root, JobSpec& spec) {
@@ -197,6 +197,11 @@ void ReadHalving(YamlMap& sweep, const JobSpec& spec, SweepSpec& out) {
 }  // namespace
 
 void ReadWaits(YamlMap& root, JobSpec& spec) {
+  ReadNotBefore(root, spec);
+  if (const size_t count = root.ItemsOf("after"); count > kMostAfter) {
+    root.AddError("after", fmt::format("found {} jobs; at most {} are allowed", count, kMostAfter));
+    return;
+  }
   for (auto& item : root.Children("after", "job")) {
     JobSpec::After after;
     Set(after.job, item.String("job"));
@@ -205,11 +210,6 @@ void ReadWaits(YamlMap& root, JobSpec& spec) {
     item.Finish();
     spec.after.push_back(std::move(after));
   }
-  if (spec.after.size() > kMostAfter) {
-    root.AddError("after",
-                  fmt::format("found {} jobs; at most {} are allowed", spec.after.size(), kMostAfter));
-  }
-  ReadNotBefore(root, spec);
 }
 
 void ReadSweep(YamlMap& root, JobSpec& spec) {

@@ -33,6 +33,9 @@ TEST(JobFileWaits, AJobComesAfterOthersByNumberOrName) {
 }
 
 TEST(JobFileWaits, WhatIsWrongWithAfterIsNamed) {
+  std::string many = "after: [1";
+  for (int i = 0; i < 30'000; ++i) many += ", 1";
+  EXPECT_EQ(WaitErrorsOf(many + "]\n"), "job.yaml:4:8: after: found 30001 jobs; at most 100 are allowed\n");
   EXPECT_THAT(WaitErrorsOf("after: [{when: any}]\n"), HasSubstr("job.yaml:4:9: after[0].job: missing"));
   EXPECT_THAT(WaitErrorsOf("after: [{job: 3, when: okay}]\n"),
               HasSubstr("after[0].when: found 'okay'; allowed: ok, any, failed (did you mean 'ok'?)"));

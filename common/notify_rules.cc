@@ -46,6 +46,10 @@ const std::vector<std::string>& NoticeEventNames() {
 std::string_view NameOf(NoticeEvent event) { return NoticeEventNames()[static_cast<size_t>(event)]; }
 
 std::optional<std::vector<NotifyRule>> ReadNotifyRules(YamlMap& map, std::string_view key) {
+  if (const size_t count = map.ItemsOf(key); count > kMostRules) {
+    map.AddError(key, fmt::format("found {} targets; at most {} are allowed", count, kMostRules));
+    return std::nullopt;
+  }
   std::vector<NotifyRule> rules;
   for (auto& item : map.Children(key, "to")) {
     NotifyRule rule;
@@ -62,8 +66,6 @@ std::optional<std::vector<NotifyRule>> ReadNotifyRules(YamlMap& map, std::string
     if (twice) item.AddError("to", fmt::format("found '{}' a second time", rule.to));
     rules.push_back(std::move(rule));
   }
-  if (rules.size() > kMostRules)
-    map.AddError(key, fmt::format("found {} targets; at most {} are allowed", rules.size(), kMostRules));
   if (!map.Has(key)) return std::nullopt;
   return rules;
 }

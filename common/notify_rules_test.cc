@@ -66,5 +66,13 @@ TEST(NotifyRules, AreOfASweepAsAWhole) {
   EXPECT_THAT(NotifyErrorsOf("sweep: {grid: {notify: [ops, mail]}}\n"), SizeIs(1));
 }
 
+TEST(NotifyRules, OfVeryManyNoneIsRead) {
+  std::string many = "notify: [t0";
+  for (int i = 1; i < 30'000; ++i) many += fmt::format(", t{}", i);
+  const auto errors = NotifyErrorsOf(many + "]\n");
+  ASSERT_THAT(errors, SizeIs(1));
+  EXPECT_EQ(errors.front().message, "notify: found 30000 targets; at most 20 are allowed");
+}
+
 }  // namespace
 }  // namespace imgd

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMostSweepBytes = size_t{64} << 20;
 
 /// Of what members have wrong, so much is told.
-constexpr size_t kMostErrors = 10;
+constexpr size_t kMostMemberErrors = 10;
 
 std::string MemberName(size_t number, const std::vector<SweepValue>& values) {
   return fmt::format("sweep member {} ({})", number, SweepText(values));
@@ -95,10 +95,11 @@ std::vector<Error> ErrorsOfMembers::InTermsOf(const std::string& text, const std
                                               size_t members) const {
   std::vector<Error> out;
   for (const auto& found : found_) {
-    if (out.size() == kMostErrors) {
-      out.push_back({.code = found.error.code,
-                     .message = fmt::format("and {} more in jobs of the sweep", found_.size() - kMostErrors),
-                     .file = file});
+    if (out.size() == kMostMemberErrors) {
+      out.push_back(
+          {.code = found.error.code,
+           .message = fmt::format("and {} more in jobs of the sweep", found_.size() - kMostMemberErrors),
+           .file = file});
       break;
     }
     Error error = PlaceJobErrors({found.error}, text, file, found.changes).front();

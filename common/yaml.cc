@@ -15,6 +15,16 @@ namespace imgd {
 struct YamlMap::Shared {
   std::string file;
   std::vector<Error> errors;
+  size_t more = 0;  ///< that are not among them
+
+  bool IsFull() const { return errors.size() >= kMostErrors; }
+  void Add(Error error) {
+    if (IsFull()) {
+      ++more;
+    } else {
+      errors.push_back(std::move(error));
+    }
+  }
 };
 
 namespace {
@@ -104,7 +114,7 @@ Result<YamlMap> YamlMap::Outermost(YAML::Node root, const std::shared_ptr<Shared
                 fmt::format("found {} where a mapping (key: value) is expected", Describe(root))));
   }
   YamlMap map(root, "", shared);
-  shared->errors = FindKeysSetTwice(root, shared->file);
+  for (auto& error : FindKeysSetTwice(root, shared->file)) shared->Add(std::move(error));
   return map;
 }
 
@@ -138,7 +148,7 @@ void YamlMap::AddError(std::string_view key, std::string message, std::string hi
   auto error = ErrorAt(child != nullptr ? child->Mark() : node_.Mark(), shared_->file,
                        fmt::format("{}: {}", PathOf(key), message));
   error.hint = std::move(hint);
-  shared_->errors.push_back(std::move(error));
+  shared_->Add(std::move(error));
 }
 
 YamlMap YamlMap::Child(std::string_view key) {
@@ -149,6 +159,12 @@ YamlMap YamlMap::Child(std::string_view key) {
   }
   const bool usable = child != nullptr && child->IsMap();
   return {usable ? *child : YAML::Node(), PathOf(key) + ".", shared_};
+}
+
+size_t YamlMap::ItemsOf(std::string_view key) const {
+  known_.emplace(key);
+  const YAML::Node* child = Find(key);
+  return child == nullptr || child->IsNull() ? 0 : child->IsSequence() ? child->size() : 1;
 }
 
 std::vector<YamlMap> YamlMap::Children(std::string_view key) {
@@ -175,20 +191,23 @@ std::vector<YamlMap> YamlMap::Children(std::string_view key, const std::string& 
   known_.emplace(key);
   if (!Has(key)) return {};
   const YAML::Node& found = *Find(key);
-  YAML::Node alone(YAML::NodeType::Sequence);
-  if (!found.IsSequence()) alone.push_back(found);
   std::vector<YamlMap> out;
-  for (const auto& item : found.IsSequence() ? found : alone) {
+  const auto add = [&](const YAML::Node& item) {
     if (!item.IsMap() && !item.IsScalar()) {
       AddError(key, fmt::format("found {} where text or a mapping (key: value) is expected", Describe(item)));
-      return {};
+      return false;
     }
-    YAML::Node map = item;
-    if (item.IsScalar()) {
-      map.reset(YAML::Node(YAML::NodeType::Map));
-      map[short_for] = YAML::Node(item);
-    }
-    out.push_back({map, fmt::format("{}[{}].", PathOf(key), out.size()), shared_});
+    out.push_back({item, fmt::format("{}[{}].", PathOf(key), out.size()), shared_});
+    // Not by a mapping of YAML's: each would have all nodes of the file.
+    if (item.IsScalar()) out.back().fields_.emplace_back(short_for, item);
+    return true;
+  };
+  if (!found.IsSequence()) {
+    if (!add(found)) return {};
+    return out;
+  }
+  for (const auto& item : found) {
+    if (!add(item)) return {};
   }
   return out;
 }
@@ -367,16 +386,28 @@ void YamlMap::Finish(std::string_view elsewhere) {
   for (const auto& entry : node_) {
     const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : Describe(entry.first);
     if (known_.contains(key)) continue;
+    if (shared_->IsFull()) {
+      ++shared_->more;
+      continue;
+    }
     auto error = ErrorAt(entry.first.Mark(), shared_->file, fmt::format("{}: unknown key", PathOf(key)));
     const auto nearest = NearestWord(key, known);
     error.hint = nearest ? fmt::format("did you mean '{}'?", *nearest)
                          : fmt::format("allowed here: {}", fmt::join(known, ", "));
     if (!nearest && !elsewhere.empty()) error.hint += fmt::format("; {}", elsewhere);
-    shared_->errors.push_back(std::move(error));
+    shared_->Add(std::move(error));
   }
 }
 
-std::vector<Error> YamlMap::Errors() const { return InFileOrder(shared_->errors); }
+std::vector<Error> YamlMap::Errors() const {
+  auto errors = InFileOrder(shared_->errors);
+  if (shared_->more > 0) {
+    errors.push_back({.code = ErrorCode::kInvalidArgument,
+                      .message = fmt::format("there are {} more errors", shared_->more),
+                      .file = shared_->file});
+  }
+  return errors;
+}
 
 std::vector<Error> InFileOrder(std::vector<Error> errors) {
   std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {

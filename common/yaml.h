@@ -62,6 +62,8 @@ class YamlMap {
   bool Has(std::string_view key) const;
   bool IsMap(std::string_view key) const;
   bool IsList(std::string_view key) const;
+  /// How many items Children() finds there, which costs memory for each.
+  size_t ItemsOf(std::string_view key) const;
   /// The keys that it has, in the order of the file; for mappings with names of somebody else's.
   std::vector<std::string> Keys() const;
 
@@ -72,7 +74,8 @@ class YamlMap {
   /// such a key is like none of those: what may have been meant.
   void Finish(std::string_view elsewhere = "");
 
-  /// All errors of this mapping and its children, in the order of the file.
+  /// All errors of this mapping and its children, in the order of the file; of many kMostErrors, and how many
+  /// more there are.
   std::vector<Error> Errors() const;
 
  private:

@@ -154,65 +154,92 @@ Error WhyMalformed(std::string_view text, const std::string& file, const YAML::E
                  fmt::format("not valid YAML: {}", deep ? "nested too deeply" : exception.msg));
 }
 
-/// Follows aliases without building what they stand for, which can be endless, or have no end of values.
-class Aliases final : public YAML::EventHandler {
+/// What a text may make of itself: all that reads it takes time and memory for each value, and aliases can
+/// make a short one endless. No file of ours has nearly as much.
+constexpr uint64_t kMostValues = 300'000;
+constexpr uint64_t kMostBytes = 8 << 20;  ///< of scalars
+constexpr uint64_t kMostDepth = 500;      ///< the parser takes no more without aliases
+constexpr uint64_t kMostKeyBytes = 1024;  ///< the same, where no '?' is before the key
+/// A text without aliases that is no longer than this has nothing of it.
+constexpr size_t kHarmlessBytes = 64 << 10;
+
+/// Counts with what aliases stand for, without building it.
+class Sizes final : public YAML::EventHandler {
  public:
-  explicit Aliases(const std::string& file) : file_(file) {}
-  /// The first that makes too much of the text.
+  explicit Sizes(const std::string& file) : file_(file) {}
+  /// The first place where it is too much.
   std::optional<Error> error;
 
   void OnDocumentStart(const YAML::Mark&) override { open_ = {Open{}}; }
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t anchor) override { AddScalar(anchor); }
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t anchor, const std::string&) override {
-    AddScalar(anchor);
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { AddScalar(mark, "", anchor); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                const std::string& value) override {
+    AddScalar(mark, value, anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto is_it = [anchor](const Open& node) { return node.anchor == anchor; };
     if (std::any_of(open_.begin(), open_.end(), is_it))
       return Refuse(mark, "this alias stands for something that it is a part of itself");
-    Add(known_[anchor]);
-    uint64_t values = 0;
-    for (const Open& node : open_) values += node.size.values;
-    if (values > kMostValues)
-      Refuse(mark, fmt::format("with this alias the file has more than {} values", kMostValues));
-    if (open_.size() + known_[anchor].depth > kMostDepth)
-      Refuse(mark, fmt::format("with this alias the file is nested more than {} deep", kMostDepth));
+    Add(known_[anchor], mark);
   }
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t anchor,
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open_.push_back({.anchor = anchor});
+    Begin(mark, {.anchor = anchor});
   }
   void OnSequenceEnd() override { Close(); }
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t anchor,
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open_.push_back({.anchor = anchor});
+    Begin(mark, {.anchor = anchor, .is_map = true});
   }
   void OnMapEnd() override { Close(); }
 
  private:
-  static constexpr uint64_t kMostValues = 100'000;  ///< no file of ours has as many
-  static constexpr uint64_t kMostDepth = 500;       ///< of a text without aliases the parser takes no more
   struct Size {
-    uint64_t values = 0;  ///< no more than one beyond kMostValues
+    uint64_t values = 0;
+    uint64_t bytes = 0;
     uint64_t depth = 0;
   };
   struct Open {
     YAML::anchor_t anchor = YAML::NullAnchor;
+    bool is_map = false;
+    bool key_is_next = true;
     Size size = {};
   };
 
   void Refuse(const YAML::Mark& mark, const std::string& why) {
     if (!error) error = ErrorAt(mark, file_, why);
   }
-  void AddScalar(YAML::anchor_t anchor) {
-    const Size one{.values = 1};
+  void AddScalar(const YAML::Mark& mark, const std::string& value, YAML::anchor_t anchor) {
+    if (open_.back().is_map && open_.back().key_is_next && value.size() > kMostKeyBytes)
+      Refuse(mark, fmt::format("this key has more than {} bytes", kMostKeyBytes));
+    const Size one{.values = 1, .bytes = value.size()};
     if (anchor != YAML::NullAnchor) known_[anchor] = one;
-    Add(one);
+    Add(one, mark);
   }
-  void Add(const Size& size) {
-    Size& sum = open_.back().size;
-    sum.values = std::min(sum.values + size.values, kMostValues + 1);
+  void Begin(const YAML::Mark& mark, const Open& node) {
+    open_.push_back(node);
+    AddTo(all_, {.values = 1});
+    Check(mark, 0);
+  }
+  void Add(const Size& size, const YAML::Mark& mark) {
+    open_.back().key_is_next = !open_.back().key_is_next;
+    AddTo(open_.back().size, size);
+    AddTo(all_, size);
+    Check(mark, size.depth);
+  }
+  void Check(const YAML::Mark& mark, uint64_t depth) {
+    if (all_.values > kMostValues)
+      Refuse(mark, fmt::format("the file has more than {} values until here", kMostValues));
+    if (all_.bytes > kMostBytes)
+      Refuse(mark, fmt::format("the file has more than {} MiB of text until here", kMostBytes >> 20));
+    if (open_.size() + depth > kMostDepth)
+      Refuse(mark, fmt::format("the file is nested more than {} deep here", kMostDepth));
+  }
+  /// With some room to the end of the numbers, as the sums stop at more than is allowed.
+  static void AddTo(Size& sum, const Size& size) {
+    sum.values = std::min(sum.values + size.values, 2 * kMostValues);
+    sum.bytes = std::min(sum.bytes + size.bytes, 2 * kMostBytes);
     sum.depth = std::max(sum.depth, size.depth);
   }
   void Close() {
@@ -221,44 +248,61 @@ class Aliases final : public YAML::EventHandler {
     ++ended.size.values;
     ++ended.size.depth;
     if (ended.anchor != YAML::NullAnchor) known_[ended.anchor] = ended.size;
-    Add(ended.size);
+    AddTo(open_.back().size, ended.size);
+    open_.back().key_is_next = !open_.back().key_is_next;
   }
 
   const std::string& file_;
   std::vector<Open> open_ = {Open{}};
+  Size all_;
   std::map<YAML::anchor_t, Size> known_;  ///< of what has ended
 };
 
-std::optional<Error> CheckAliases(std::string_view text, const std::string& file) {
-  if (text.find('*') == std::string_view::npos) return std::nullopt;
-  Aliases aliases(file);
+std::optional<Error> CheckSize(std::string_view text, const std::string& file) {
+  if (text.size() <= kHarmlessBytes && text.find('*') == std::string_view::npos) return std::nullopt;
+  Sizes sizes(file);
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);
-    while (!aliases.error && parser.HandleNextDocument(aliases)) {
+    while (!sizes.error && parser.HandleNextDocument(sizes)) {
     }
   } catch (const YAML::Exception&) {
     // Whoever builds it says what is wrong.
   }
-  return std::move(aliases.error);
+  return std::move(sizes.error);
 }
 
-void FindTwice(const YAML::Node& node, const std::string& path, const std::string& file,
+/// Where a value is, by the keys and lists around it.
+struct Place {
+  const Place* around = nullptr;
+  std::string_view key = {};
+  std::optional<size_t> item = {};  ///< of a list, in place of a key: its number
+
+  std::string Path() const {
+    const std::string before = around == nullptr ? "" : around->Path();
+    if (item) return fmt::format("{}[{}]", before, *item);
+    return before.empty() ? std::string(key) : fmt::format("{}.{}", before, key);
+  }
+};
+
+void FindTwice(const YAML::Node& node, const Place* place, const std::string& file,
                std::vector<Error>& errors) {
+  if (errors.size() > kMostErrors) return;
   if (node.IsSequence()) {
     size_t number = 0;
-    const std::string list = path.ends_with('.') ? path.substr(0, path.size() - 1) : path;
-    for (const auto& item : node) FindTwice(item, fmt::format("{}[{}].", list, number++), file, errors);
+    for (const auto& item : node) {
+      const Place own{.around = place, .item = number++};
+      FindTwice(item, &own, file, errors);
+    }
   }
   if (!node.IsMap()) return;
-  std::set<std::string> seen;
+  std::set<std::string_view> seen;
   for (const auto& entry : node) {
     if (!entry.first.IsScalar()) continue;
-    const std::string key = path + entry.first.Scalar();
-    if (!seen.insert(key).second) {
-      errors.push_back(ErrorAt(entry.first.Mark(), file, fmt::format("'{}' is set twice", key)));
-    }
-    FindTwice(entry.second, key + ".", file, errors);
+    const Place own{.around = place, .key = entry.first.Scalar()};
+    if (!seen.insert(own.key).second && errors.size() <= kMostErrors)
+      errors.push_back(ErrorAt(entry.first.Mark(), file, fmt::format("'{}' is set twice", own.Path())));
+    FindTwice(entry.second, &own, file, errors);
   }
 }
 
@@ -266,7 +310,7 @@ void FindTwice(const YAML::Node& node, const std::string& path, const std::strin
 
 Result<YAML::Node> LoadYaml(std::string_view text, const std::string& file) {
   if (auto error = CheckUtf8(text, file)) return tl::unexpected(std::move(*error));
-  if (auto error = CheckAliases(text, file)) return tl::unexpected(std::move(*error));
+  if (auto error = CheckSize(text, file)) return tl::unexpected(std::move(*error));
   try {
     auto only = LoadOne(std::string(text));
     // A second pass, to find out what is wrong and where.
@@ -283,7 +327,7 @@ Result<YAML::Node> LoadYaml(std::string_view text, const std::string& file) {
 
 std::vector<Error> FindKeysSetTwice(const YAML::Node& root, const std::string& file) {
   std::vector<Error> errors;
-  FindTwice(root, "", file, errors);
+  FindTwice(root, nullptr, file, errors);
   return errors;
 }
 

@@ -33,15 +33,26 @@ TEST(YamlText, AnAliasOfWhatItIsInIsRefusedAtItsPlace) {
 TEST(YamlText, AliasesThatMakeTooManyValuesAreRefused) {
   std::string text = "b0: &b0 [1, 1]\n";
   for (int i = 1; i <= 200; ++i) text += fmt::format("b{0}: &b{0} [*b{1}, *b{1}]\n", i, i - 1);
-  EXPECT_THAT(WrongWith(text),
-              HasSubstr("job.yaml:15:18: with this alias the file has more than 100000 values"));
+  EXPECT_THAT(WrongWith(text), HasSubstr("the file has more than 300000 values until here"));
 }
 
 TEST(YamlText, AliasesThatNestTooDeeplyAreRefused) {
   const std::string begin(300, '[');
   const std::string end(300, ']');
   EXPECT_EQ(WrongWith("a: &a " + begin + end + "\nb: " + begin + "*a" + end + "\n"),
-            "job.yaml:2:304: with this alias the file is nested more than 500 deep");
+            "job.yaml:2:304: the file is nested more than 500 deep here");
+}
+
+TEST(YamlText, AliasesOfALongTextAreCountedByTheirBytes) {
+  std::string text = "a: &a " + std::string(100'000, 'x') + "\nb: [";
+  for (int i = 0; i < 100; ++i) text += "*a, ";
+  EXPECT_THAT(WrongWith(text + "1]\n"), HasSubstr("the file has more than 8 MiB of text until here"));
+}
+
+TEST(YamlText, AVeryLongKeyIsRefused) {
+  const std::string key(70'000, 'x');
+  EXPECT_EQ(WrongWith("a: 1\n? " + key + "\n: 2\n"), "job.yaml:2:3: this key has more than 1024 bytes");
+  EXPECT_EQ(WrongWith("a: " + key + "\nb: [" + key + "]\n"), "") << "a value may be as long";
 }
 
 TEST(YamlText, OneAnchorMayStandForSeveralThingsOneAfterTheOther) {

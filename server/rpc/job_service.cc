@@ -175,11 +175,18 @@ void JobServiceImpl::SubmitChecked(const v1::SubmitJobRequest* request, CheckedS
   engine_->Submit(std::move(submit.order),
                   [this, yaml = submit.first_file, request, response, reactor](Result<SubmitAnswer> answer) {
                     if (!answer) {
-                      reactor->Finish(ToStatus(PlacedInFile(*request, answer.error())));
+                      RefuseAtItsPlace(*request, answer.error(), reactor);
                       return;
                     }
                     AnswerStored(std::move(*answer), yaml, response, reactor);
                   });
+}
+
+void JobServiceImpl::RefuseAtItsPlace(const v1::SubmitJobRequest& request, Error error,
+                                      grpc::ServerUnaryReactor* reactor) {
+  pool_->Post([&request, error = std::move(error), reactor](Reader&) mutable {
+    reactor->Finish(ToStatus(PlacedInFile(request, std::move(error))));
+  });
 }
 
 void JobServiceImpl::SubmitRefused(const v1::SubmitJobRequest* request, std::vector<Error> errors,
@@ -216,7 +223,7 @@ void JobServiceImpl::FinishDryRun(const v1::SubmitJobRequest* request, SubmitOrd
   const Submission job = order.sweep ? order.sweep->submission.members.front() : order.submission;
   engine_->Submit(std::move(order), [this, job, request, response, reactor](Result<SubmitAnswer> answer) {
     if (!answer) {
-      reactor->Finish(ToStatus(PlacedInFile(*request, answer.error())));
+      RefuseAtItsPlace(*request, answer.error(), reactor);
       return;
     }
     response->mutable_job()->set_name(answer->name);

@@ -83,6 +83,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   /// `errors`: why it would not be stored now.
   void SubmitRefused(const v1::SubmitJobRequest* request, std::vector<Error> errors,
                      v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor);
+  /// For the engine's thread, which has no time to look for the place. `request` lives until the answer.
+  void RefuseAtItsPlace(const v1::SubmitJobRequest& request, Error error, grpc::ServerUnaryReactor* reactor);
   /// `yaml`: the job's file, where it is new.
   void AnswerStored(SubmitAnswer answer, const std::string& yaml, v1::SubmitJobResponse* response,
                     grpc::ServerUnaryReactor* reactor);
