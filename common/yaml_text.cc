@@ -236,7 +236,7 @@ class Sizes final : public YAML::EventHandler {
     if (open_.size() + depth > kMostDepth)
       Refuse(mark, fmt::format("the file is nested more than {} deep here", kMostDepth));
   }
-  /// With some room to the end of the numbers, as the sums stop at more than is allowed.
+  /// Sums stop beyond what is allowed, so that none runs over.
   static void AddTo(Size& sum, const Size& size) {
     sum.values = std::min(sum.values + size.values, 2 * kMostValues);
     sum.bytes = std::min(sum.bytes + size.bytes, 2 * kMostBytes);
