@@ -1,5 +1,7 @@
 #include "agent/relay.h"
 
+#include <algorithm>
+
 namespace imgd {
 namespace {
 
@@ -32,16 +34,14 @@ void RunRelay::GoOn(const std::vector<v1::StreamPosition>& positions) {
     stream.events_at_end = false;
     stream.log_at_end = false;
   }
-  std::vector<const v1::StreamPosition*> stored(streams_.size());
-  for (const auto& position : positions) {
-    if (position.run().job_id() != key_.job.value()) continue;
-    if (position.run().generation() != key_.generation.value()) continue;
-    if (const Stream* stream = OfRank(position.rank()))
-      stored[static_cast<size_t>(stream - streams_.data())] = &position;
-  }
-  for (size_t i = 0; i < streams_.size(); ++i) {
-    streams_[i].events.GoOnAfter(stored[i] == nullptr ? 0 : stored[i]->event_sequence());
-    streams_[i].log.GoOnAfter(stored[i] == nullptr ? 0 : stored[i]->line_number());
+  // Once for each stream: one that goes on from its beginning forgets what it knows of places in its file.
+  for (uint32_t i = 0; i < streams_.size(); ++i) {
+    const auto stored = std::find_if(positions.rbegin(), positions.rend(), [&](const auto& position) {
+      return position.run().job_id() == key_.job.value() &&
+             position.run().generation() == key_.generation.value() && position.rank() == first_rank_ + i;
+    });
+    streams_[i].events.GoOnAfter(stored == positions.rend() ? 0 : stored->event_sequence());
+    streams_[i].log.GoOnAfter(stored == positions.rend() ? 0 : stored->line_number());
   }
 }
 

@@ -5,6 +5,14 @@
 #include <limits>
 
 namespace imgd {
+namespace {
+
+/// Of one that has a number of devices.
+uint32_t LeftOf(const Allowance& allowance) {
+  return allowance.devices - std::min(allowance.used, allowance.devices);
+}
+
+}  // namespace
 
 Allowances::Allowances(const Snapshot& cluster)
     : cluster_(cluster), known_(cluster.allowances.begin(), cluster.allowances.end()) {
@@ -36,8 +44,7 @@ std::optional<QuotaLeft> Allowances::LeftFor(const QueuedJob& job) const {
   for (const auto& account : *job.accounts) {
     const auto allowance = known_.find(account);
     if (allowance == known_.end() || allowance->second.devices == 0) continue;
-    const auto& [devices, used, used_up] = allowance->second;
-    const uint32_t left = devices - std::min(used, devices);
+    const uint32_t left = LeftOf(allowance->second);
     if (!least || left < least->devices) least = {account, left};
   }
   return least;
@@ -56,8 +63,7 @@ uint32_t Allowances::MostOnEach(const QueuedJob& job, bool left) {
   uint32_t most = std::numeric_limits<uint32_t>::max();
   for (const Allowance* const allowance : OfJob(job)) {
     if (allowance->devices == 0) continue;
-    const auto& [devices, used, used_up] = *allowance;
-    most = std::min(most, (left ? devices - std::min(used, devices) : devices) / job.nodes);
+    most = std::min(most, (left ? LeftOf(*allowance) : allowance->devices) / job.nodes);
   }
   return most;
 }
