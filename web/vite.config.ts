@@ -1,18 +1,43 @@
-import { defineConfig } from 'vite';
+import { defineConfig, type Plugin } from 'vite';
 
 // IMGD_WEB_API: where `vite` (the development server with reloading) sends what is not the page itself.
 const api = process.env.IMGD_WEB_API ?? 'http://127.0.0.1:7670';
 
+const MAIN = 'src/main.tsx';
+
+/** The page itself is a script of its own: the small one of index.html runs while this one is read. */
+const withMain: Plugin = {
+  name: 'with-main',
+  transformIndexHtml: {
+    order: 'post',
+    handler: (_, { bundle }) => {
+      const isMain = (name: string | null | undefined) => name?.endsWith(MAIN) ?? false;
+      const built = Object.values(bundle ?? {}).find(
+        (one) => one.type === 'chunk' && isMain(one.facadeModuleId),
+      );
+      return [
+        {
+          tag: 'script',
+          attrs: { type: 'module', src: `/${built?.fileName ?? MAIN}` },
+          injectTo: 'head',
+        },
+      ];
+    },
+  },
+};
+
 export default defineConfig({
+  plugins: [withMain],
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   worker: { format: 'es' },
   build: {
     target: ['chrome123', 'firefox121', 'safari17.5'],
     outDir: process.env.IMGD_WEB_OUT ?? '../build/web',
     emptyOutDir: true,
+    rolldownOptions: { input: ['index.html', MAIN], treeshake: { propertyReadSideEffects: false } },
     // The policy of the page allows no inline data in scripts.
     assetsInlineLimit: 0,
-    modulePreload: { polyfill: false },
+    modulePreload: false,
     reportCompressedSize: false,
   },
   server: { proxy: { '/api': api } },

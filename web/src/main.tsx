@@ -1,3 +1,4 @@
+import './start.ts';
 import { render } from 'preact';
 import { followLogOut } from './api/client.ts';
 import { startLive } from './api/live.ts';

@@ -267,3 +267,21 @@ browserTest('what marks are placed by is asked for once, whatever part of the cu
   }
   assert.deepEqual(asked.sort(), before);
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('what a job’s page draws first is asked for before its code has come, and once', async ({ page, base }) => {
+  const asked: string[] = [];
+  const first = /\/metrics\?names=loss%2Cval_loss&x=epoch&points=1000&smooth=0.3$/;
+  page.on('request', (request) => asked.push(request.url()));
+  let go = () => {};
+  const begun = new Promise<void>((done) => {
+    go = done;
+  });
+  await page.route('**/assets/main-*.js', (route) => begun.then(() => route.continue()));
+  const both = [/\/api\/v1\/jobs\/91$/, first].map((url) => page.waitForRequest(url));
+  await page.goto(`${base}/jobs/91?x=epoch&smooth=0.3`, { waitUntil: 'commit' });
+  await Promise.all(both);
+  go();
+  await page.getByRole('figure', { name: 'Accuracy' }).locator('canvas').waitFor();
+  assert.ok(await page.getByRole('figure', { name: 'Loss' }).locator('canvas').isVisible());
+  assert.equal(asked.filter((url) => first.test(url)).length, 1, asked.join('\n'));
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -1,4 +1,6 @@
 import { toldNow } from '../lib/jobs.ts';
+import { type Answer, ask, takeAhead } from './ahead.ts';
+import { jobPath, type MetricRange, metricsPath, query, seg } from './first_questions.ts';
 import type {
   ClassFigures,
   Dataset,
@@ -150,75 +152,43 @@ async function call<T>(
   // What changes something has a header that pages of other origins can't send.
   const headers: Record<string, string> = { accept: 'application/json', 'x-imgd-csrf': '1', ...more };
   if (body !== undefined) headers['content-type'] = 'application/json';
-  let response: Response;
+  const init = {
+    method,
+    headers,
+    body: body === undefined ? null : JSON.stringify(body),
+    signal: signal ?? null,
+  };
+  return read<T>(() => ask(path, init));
+}
+
+async function read<T>(asking: () => Promise<Answer>): Promise<T> {
+  let answer: Answer;
   try {
-    response = await fetch(`/api/v1${path}`, {
-      method,
-      headers,
-      body: body === undefined ? null : JSON.stringify(body),
-      signal: signal ?? null,
-    });
+    answer = await asking();
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new ApiError(0, 'UNAVAILABLE', [
       { message: 'imgd can’t be reached', line: 0, column: 0, hint: '' },
     ]);
   }
-  const text = await response.text();
+  const { ok, status, text } = answer;
   let parsed: unknown = null;
   try {
     parsed = text ? JSON.parse(text) : {};
   } catch {
     // A proxy's page, say: told by the status.
   }
-  if (!response.ok || parsed === null) {
-    const { code, faults } = faultsOf(response.status, parsed);
-    throw new ApiError(response.status, code, faults);
+  if (!ok || parsed === null) {
+    const { code, faults } = faultsOf(status, parsed);
+    throw new ApiError(status, code, faults);
   }
   return parsed as T;
 }
 
-type Query = Record<string, string | number | boolean | undefined>;
-
-function query(values: Query): string {
-  const out = new URLSearchParams();
-  for (const [name, value] of Object.entries(values)) {
-    if (value !== undefined && value !== '') out.set(name, String(value));
-  }
-  const text = out.toString();
-  return text ? `?${text}` : '';
-}
-
-const seg = encodeURIComponent;
-
-interface MetricRange {
-  points: number;
-  from?: number;
-  to?: number;
-  smooth?: number;
-  mean?: boolean;
-}
-
-function metricsPath(id: string, names: readonly string[], x: MetricAxis, range: MetricRange): string {
-  return `/jobs/${seg(id)}/metrics${query({ names: names.join(','), x, ...range })}`;
-}
-
-const ahead = new Map<string, Promise<unknown>>();
-// What nobody has asked for by then is old.
-const AHEAD_MS = 3000;
-
-function askAhead(path: string): void {
-  const answer = call<unknown>('GET', path);
-  answer.catch(() => {}); // whoever takes it is told
-  ahead.set(path, answer);
-  setTimeout(() => ahead.get(path) === answer && ahead.delete(path), AHEAD_MS);
-}
-
 /** The answer that was asked for ahead, for who asks first; else a new one. */
 function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const answer = ahead.get(path) as Promise<T> | undefined;
-  ahead.delete(path);
-  return answer ?? call<T>('GET', path, undefined, signal);
+  const answer = takeAhead(path);
+  return answer ? read<T>(() => answer) : call<T>('GET', path, undefined, signal);
 }
 
 const NAME = 'imgd.name';
@@ -246,9 +216,7 @@ export const api = {
       (page) => ({ ...page, jobs: page.jobs.map(toldNow) }),
     ),
   job: (id: string, signal?: AbortSignal) =>
-    get<GetJobResponse>(`/jobs/${seg(id)}`, signal).then((one) => ({ ...one, job: toldNow(one.job) })),
-  /** Questions that a page will ask, while it waits for something else: the answers are kept for it. */
-  jobAhead: (id: string): void => askAhead(`/jobs/${seg(id)}`),
+    get<GetJobResponse>(jobPath(id), signal).then((one) => ({ ...one, job: toldNow(one.job) })),
   submit: (
     request: {
       job_yaml: string;
@@ -270,8 +238,6 @@ export const api = {
     range: MetricRange,
     signal?: AbortSignal,
   ): Promise<MetricsResponse> => get<MetricsResponse>(metricsPath(id, names, x, range), signal),
-  metricsAhead: (id: string, names: readonly string[], x: MetricAxis, range: MetricRange): void =>
-    askAhead(metricsPath(id, names, x, range)),
   /** Where each rank's time went, over the whole run. */
   rankTimes: async (id: string, signal?: AbortSignal): Promise<RankStretch[]> => {
     const asked = query({ names: 'loss', points: 1, ranks: true });

@@ -5,6 +5,7 @@ import { toldNow } from '../lib/jobs.ts';
 import { isLater, StepWatch, withStep } from '../lib/steps.ts';
 import { type Loaded, useData, useEvery, useKept, useOnceTold } from '../ui/use_data.ts';
 import { api } from './client.ts';
+import { type Range, rangeOf } from './first_questions.ts';
 import { onLive } from './live.ts';
 import type {
   Decision,
@@ -141,31 +142,9 @@ const LIVE_VALUES: Record<string, LiveValue> = {
 };
 
 export type Metrics = Map<string, MetricPoint[]>;
-export interface Range {
-  from: number;
-  to: number;
-}
-
-const POINTS = 1000;
 // The stream tells a step a second; what was between them the history has.
 const ANEW_MS = 20_000;
 const SKIPPED_MS = 700;
-
-const askedFor = (range: Range | null, smooth: number) => ({
-  points: POINTS,
-  ...range,
-  ...(smooth > 0 ? { smooth } : {}),
-});
-
-/** Asks already for what useMetrics() will want of the whole run. */
-export function askMetricsAhead(
-  id: string,
-  names: readonly string[],
-  axis: MetricAxis,
-  smooth: number,
-): void {
-  api.metricsAhead(id, names, axis, askedFor(null, smooth));
-}
 
 /** History of a job's figures by name, with what came live since; a range is loaded anew, at its own resolution. Without an
  * id nothing is asked yet. `whole`: what is there is no range. */
@@ -181,7 +160,7 @@ export function useMetrics(
     key,
     useData(key && `${key} ${range?.from} ${range?.to} ${smooth}`, async (signal) => ({
       whole: !range,
-      ...(await api.metrics(id, names, axis, askedFor(range, smooth), signal)),
+      ...(await api.metrics(id, names, axis, rangeOf(range, smooth), signal)),
     })),
   );
   const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
@@ -222,9 +201,7 @@ export function useMetrics(
     if (!loaded.data) return null;
     const out: Metrics = new Map();
     for (const series of loaded.data.series) {
-      const points = series.points.map(
-        ([x, ...rest]) => [num(x), ...rest.map((value) => num(value ?? Number.NaN))] as MetricPoint,
-      );
+      const points = series.points.map((one) => one.map(num) as MetricPoint);
       const value = LIVE_VALUES[series.name];
       const perEpoch = loaded.data.images_per_epoch;
       const fresh =

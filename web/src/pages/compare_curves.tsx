@@ -1,17 +1,18 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
-import type { Range } from '../api/job_data.ts';
+import type { Range } from '../api/first_questions.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import type { look } from '../lib/compare.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { KNOWS_NOTHING } from '../lib/outliers.ts';
 import { beganAt, resumedAt } from '../lib/pauses.ts';
 import { current, setQuery } from '../lib/route.ts';
+import { smoothingIn } from '../lib/smoothing.ts';
 import { useStore } from '../lib/store.ts';
 import { Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import type { Line } from '../ui/plot_table.ts';
-import { Smoothing, smoothingIn } from '../ui/smoothing.tsx';
+import { Smoothing } from '../ui/smoothing.tsx';
 import { type Loaded, useData, useEvery, useKept } from '../ui/use_data.ts';
 
 /** How often what still runs is asked for anew. */

@@ -1,6 +1,6 @@
 import { useMemo } from 'preact/hooks';
-import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
+import { askFirst } from '../api/first_questions.ts';
 import { meanSpeed, useJob } from '../api/job_data.ts';
 import type { GetJobResponse, Job } from '../api/types.ts';
 import {
@@ -35,7 +35,7 @@ import { Empty, Meter, now, State, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
 import { JobActions } from './job_actions.tsx';
 import { JobConfig } from './job_config.tsx';
-import { askCurvesAhead, JobCurves } from './job_curves.tsx';
+import { JobCurves } from './job_curves.tsx';
 import { JobLogs } from './job_logs.tsx';
 import { JobResults } from './job_results.tsx';
 import { JobTimeline } from './job_timeline.tsx';
@@ -50,10 +50,7 @@ const TABS = [
 
 /** Everything about one job. */
 export function JobPage({ id, tab }: { id: string; tab: string }) {
-  useMemo(() => {
-    api.jobAhead(id);
-    if (tab === '') askCurvesAhead(id);
-  }, [id]);
+  useMemo(askFirst, [id]);
   const { data, error, status, reload, gone } = useJob(id);
   if (status === 404 || !isJobNumber(id)) return <NoSuchJob id={id} deleted={gone} />;
   if (!data) {

@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
-import { askMetricsAhead, type Metrics, type Range, useMetrics } from '../api/job_data.ts';
+import { AXES, curvesIn, FIRST, type Range } from '../api/first_questions.ts';
+import { type Metrics, useMetrics } from '../api/job_data.ts';
 import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
@@ -11,7 +12,7 @@ import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import { has, type Line } from '../ui/plot_table.ts';
-import { Smoothing, smoothingIn } from '../ui/smoothing.tsx';
+import { Smoothing } from '../ui/smoothing.tsx';
 import { useData, useKept } from '../ui/use_data.ts';
 import { JobSide } from './job_side.tsx';
 import { RankMap } from './rank_map.tsx';
@@ -23,49 +24,30 @@ const STAGES = [
   ['communication_seconds', 'other ranks', 's6', [2, 3]],
   ['optimizer_seconds', 'optimizer', 's3', [8, 3, 2, 3]],
 ] as const;
-/** Of the first chart: asked for by themselves, since imgd smooths a curve of 100,000 reports in some milliseconds, and all in a
- * tenth of a second. They tell too where on another axis a moment is. */
-const FIRST = ['loss', 'val_loss'];
 const OTHERS = [
   ...['top1', 'val_top1', 'val_top5', 'learning_rate', 'images_per_second'],
   ...['own_least_seconds', 'own_most_seconds', 'slowest_rank'],
   ...['gpu_busy_most_ratio', 'gpu_busy_mean_ratio', 'gpu_busy_least_ratio'],
   ...STAGES.map(([name]) => name),
 ];
-const AXES = [
-  ['step', 'Step'],
-  ['epoch', 'Epoch'],
-  ['images', 'Images'],
-  ['time', 'Time'],
-] as const;
-
-function chosen(query: URLSearchParams) {
-  const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'step') as MetricAxis;
-  return { axis, smoothing: smoothingIn(query) };
-}
-
-/** Asks for the first chart's curves while it is not known yet what job this is. */
-export function askCurvesAhead(id: string): void {
-  const { axis, smoothing } = chosen(current.value.query);
-  askMetricsAhead(id, FIRST, axis, smoothing);
-}
 
 /** What a job learned, how fast, and where its time goes. */
 export function JobCurves({ data }: { data: GetJobResponse }) {
   const { job } = data;
   const { query } = useStore(current);
-  const { axis, smoothing } = chosen(query);
+  const { axis, smoothing } = curvesIn(query);
   const log = query.get('log') === '1';
   const axisName = AXES.find(([key]) => key === axis)![1];
   const [range, setRange] = useState<Range | null>(null);
   const first = useMetrics(job.id, FIRST, axis, range, smoothing);
-  const others = useMetrics(job.id, OTHERS, axis, range, smoothing);
+  const drawn = useDrawn(first.data);
+  const others = useMetrics(drawn ? job.id : '', OTHERS, axis, range, smoothing);
   // A part of the curves tells of no place outside it.
   const whole = useKept<Metrics>(
     `${job.id} ${axis}`,
     first.whole ? first : { ...first, data: null, error: '' },
   );
-  const marks = useMarks(data, axis, whole.data);
+  const marks = useMarks(data, axis, whole.data, drawn);
   const validated = `${job.last_epoch?.epoch} ${job.state}`;
   const known = useRef(validated);
   useEffect(() => {
@@ -196,6 +178,16 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   );
 }
 
+/** Whether data have been painted: what is asked for only then does not keep them from being so. */
+function useDrawn(data: unknown): boolean {
+  const [drawn, setDrawn] = useState(false);
+  const there = data !== null;
+  useEffect(() => {
+    if (there) setDrawn(true);
+  }, [there]);
+  return drawn;
+}
+
 function waiting(job: Job): string {
   const state = stateOf(job);
   if (isOver(state)) return 'No figures: it reported none, or they are not kept any more';
@@ -256,12 +248,10 @@ function linesOf(metrics: Metrics, resumed: readonly number[]): Record<Name, Lin
 }
 
 /** What happened to the job, as marks. It has a time or an epoch; where that is on another axis, figures tell. */
-function useMarks(data: GetJobResponse, axis: MetricAxis, figures: Metrics | null): Mark[] {
+function useMarks(data: GetJobResponse, axis: MetricAxis, figures: Metrics | null, drawn: boolean): Mark[] {
   const { job } = data;
-  // There is nothing to mark before there are curves, and these come the sooner. Another range or axis asks for nothing anew.
-  const drawn = useRef('');
-  if (figures) drawn.current = job.id;
-  const id = drawn.current === job.id ? job.id : '';
+  // There is nothing to mark before there are curves, and these come the sooner.
+  const id = drawn ? job.id : '';
   const time = useMetrics(id, FIRST, 'time', null).data;
   const epoch = useMetrics(id, FIRST, 'epoch', null).data;
   const saved = useData(id && `checkpoints ${id} ${job.last_checkpoint?.step}`, (signal) =>

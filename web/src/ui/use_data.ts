@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api/client.ts';
 import { epoch, onceTold } from '../api/live.ts';
 import { useStore } from '../lib/store.ts';
@@ -27,7 +27,8 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
   const latest = useRef(load);
   latest.current = load;
   const awaited = useRef<AbortController | null>(null);
-  useEffect(() => {
+  // Before the frame is painted: an answer that is here already is drawn in it.
+  useLayoutEffect(() => {
     if (key === '') return;
     const abort = new AbortController();
     awaited.current = abort;
