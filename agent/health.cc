@@ -80,10 +80,17 @@ std::string StrayMemory::Look(const v1::Device& gpu, const GpuReading& reading, 
   constexpr auto kToBeFree = std::chrono::seconds(30);
   const uint64_t all = gpu.memory_bytes();
   const uint64_t used = std::min(reading.memory_used_bytes.value_or(0), all);
-  if (held) held_at_[gpu.index()] = now;
-  const auto held_at = held_at_.find(gpu.index());
-  if (held || (held_at != held_at_.end() && now < held_at->second + kToBeFree)) return "";
+  if (held) {
+    last_run_[gpu.index()] = {.held_at = now, .least_used = all};
+    return "";
+  }
+  const auto run = last_run_.find(gpu.index());
+  if (run != last_run_.end()) run->second.least_used = std::min(run->second.least_used, used);
   if ((all - used) / 100 >= all / 10'000 * least_free_percent_) return "";
+  // What a run leaves only becomes less.
+  if (run != last_run_.end() && now < run->second.held_at + kToBeFree &&
+      used - run->second.least_used <= all / 100)
+    return "";
   return fmt::format("has {} of its {} of memory in use by what is no run of imgd's (see nvidia-smi)",
                      GiB(used), GiB(all));
 }

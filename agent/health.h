@@ -67,12 +67,16 @@ class StrayMemory {
   explicit StrayMemory(uint32_t least_free_percent) : least_free_percent_(least_free_percent) {}
 
   /// What to say of the GPU of this index, to go after "GPU 3"; empty where all is well, and in the first
-  /// half minute after a run of imgd's, whose memory may not all be free yet.
+  /// half minute after a run of imgd's, whose memory may not all be free yet, as long as it becomes no more.
   std::string Look(const v1::Device& gpu, const GpuReading& reading, bool held, Instant now);
 
  private:
   uint32_t least_free_percent_;
-  std::map<uint32_t, Instant> held_at_;  ///< by GPU
+  struct LastRun {
+    Instant held_at;
+    uint64_t least_used;  ///< bytes, since
+  };
+  std::map<uint32_t, LastRun> last_run_;  ///< by GPU
 };
 
 /// Looks every `period`, on a thread of its own, for a folder may hang. Thread-safe.

@@ -28,6 +28,7 @@ Run::Run(EventLoop* loop, RunKey key, std::function<void(Run&)> on_change)
 
 Run::~Run() {
   loop_->Cancel(timer_);
+  loop_->Cancel(start_timer_);
   for (const auto& pidfd : leftovers_) loop_->Unwatch(pidfd.get());
 }
 
@@ -208,7 +209,25 @@ void Run::Stop(int64_t grace_ms, bool checkpoint_first) {
   }
   stop_request_ = {grace_ms, checkpoint_first};
   if (shim_) shim_->Stop(grace_ms, checkpoint_first);
+  // While it starts its ranks a shim takes no commands.
+  constexpr auto kToTakeIt = std::chrono::seconds(5);
+  const auto grace = std::chrono::milliseconds(std::min(grace_ms, spec_.grace_ms));
+  loop_->Cancel(start_timer_);
+  start_timer_ = loop_->After(grace + kToTakeIt, [this] { EndHungStart(); });
   SetPhase(v1::RUN_PHASE_STOPPING);
+}
+
+void Run::EndHungStart() {
+  if (phase_ == v1::RUN_PHASE_GONE) return;
+  const auto record = LoadRunRecord(*dir_);
+  if (!record || !*record || (*record)->phase != ShimPhase::kStarting || (*record)->boot_id != BootId())
+    return;
+  const auto pid = static_cast<pid_t>((*record)->shim_pid);
+  const UniqueFd pidfd = PidfdOpen(pid);
+  if (!pidfd.valid() || !IsAlive(pid, (*record)->shim_start_time)) return;
+  spdlog::warn("run={} msg=\"its start hangs, as on a folder that does not answer: its shim is killed\"",
+               key_.ToString());
+  PidfdSignal(pidfd.get(), SIGKILL);  // and who sees that its lock is free goes on
 }
 
 void Run::SetPhase(v1::RunPhase phase) {

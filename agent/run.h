@@ -82,6 +82,8 @@ class Run {
   void CheckShim();
   void EndWithoutShim();
   void KillLeftovers();
+  /// Of a run that was told to stop, and whose ranks are still not all started.
+  void EndHungStart();
   void SetGone(bool shim_said_so);
   /// Ranks that the machine took along when it went down have no exit: imgd takes that for a lost node.
   void LoseRanks();
@@ -104,6 +106,7 @@ class Run {
   std::unique_ptr<ShimClient> shim_;
   std::optional<StopRequest> stop_request_;
   EventLoop::TimerId timer_ = 0;
+  EventLoop::TimerId start_timer_ = 0;
   std::vector<UniqueFd> leftovers_;  ///< pidfds of processes that outlived the shim
 };
 

@@ -1,5 +1,6 @@
 #include "agent/supervisor.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -257,6 +258,30 @@ TEST(Supervisor, ADeviceIsFreeOnlyWhenItsProcessesAreGone) {
   ASSERT_TRUE(node.UntilGone(7, 1));
   node.Start(9, 2, 2);
   EXPECT_THAT(node.Status(9, 2).start_error(), HasSubstr("no device 1"));
+}
+
+/// Nobody can open the file while this lives, as on a file server that does not answer.
+class Lease {
+ public:
+  explicit Lease(const std::filesystem::path& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+    ::signal(SIGIO, SIG_IGN);  // somebody wants to
+    EXPECT_EQ(::fcntl(fd_.get(), F_SETLEASE, F_WRLCK), 0) << std::strerror(errno);
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+TEST(Supervisor, AStartThatHangsCanBeStopped) {
+  TestNode node(1);
+  node.Trainer("sleep 600");
+  const Lease lease(node.options().trainer);
+  node.Begin();
+  node.Start(7, 1, 1);
+  EXPECT_EQ(node.Status(7, 1).start_error(), "");
+  node.Stop(7, 1, 60'000, true);
+  ASSERT_TRUE(node.UntilGone(7, 1)) << "a start has nothing to save: the job's own grace time is enough";
+  EXPECT_EQ(node.Record(7, 1).ranks[0].pid, 0) << "it never ran";
 }
 
 TEST(Supervisor, StopsATrainerThatObeysAtOnce) {
