@@ -30,6 +30,17 @@ TEST_F(RpcTest, APortInUseIsSaidInASentence) {
   EXPECT_EQ(ExitCodeOf(refused.error().code), 5);
 }
 
+TEST_F(RpcTest, AnAddressOfNoInterfaceMayComeUpLater) {
+  ServerConfig other = config;
+  other.state_dir = folder.string() + "-other";
+  other.listen = "192.0.2.1:0";  // RFC 5737: nobody's
+  const auto refused = Daemon::Start(other, &clock, {});
+  std::filesystem::remove_all(other.state_dir);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message, "cannot listen on 192.0.2.1:0: it is no address of this machine");
+  EXPECT_EQ(ExitCodeOf(refused.error().code), 4) << "2, of bad input, is not tried again by systemd";
+}
+
 TEST_F(RpcTest, ASecondDaemonOnTheFolderIsRefused) {
   const auto refused = Daemon::Start(config, &clock, {});
   ASSERT_FALSE(refused.has_value());

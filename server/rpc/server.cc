@@ -58,8 +58,9 @@ Error WhyNot(const std::string& address) {
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(fd.get(), 1) != 0) {
+    // It may be one of an interface that comes up later.
     if (errno == EADDRNOTAVAIL) {
-      return {.code = ErrorCode::kInvalidArgument, .message = what + ": it is no address of this machine"};
+      return {.code = ErrorCode::kUnavailable, .message = what + ": it is no address of this machine"};
     }
     if (errno == EADDRINUSE) {
       return {.code = ErrorCode::kAlreadyExists, .message = what + ": the port is in use by another program"};

@@ -31,13 +31,12 @@ Error ListenError(const std::string& address, const error_code& code) {
             .message = what + ": the port is in use by another program",
             .hint = "--web-listen HOST:PORT takes another, --web-listen '' none"};
   }
-  const bool ours =
-      code.category() != asio::error::get_netdb_category() && code != asio::error::access_denied;
-  if (code == asio::error::access_denied)
-    return {.code = ErrorCode::kPermissionDenied, .message = fmt::format("{}: {}", what, code.message())};
-  return {.code = ErrorCode::kInvalidArgument,
-          .message = ours && code.value() == EADDRNOTAVAIL ? what + ": it is no address of this machine"
-                                                           : fmt::format("{}: {}", what, code.message())};
+  // It may be one of an interface that comes up later.
+  if (code == error_code(EADDRNOTAVAIL, boost::system::system_category()))
+    return {.code = ErrorCode::kUnavailable, .message = what + ": it is no address of this machine"};
+  const bool forbidden = code == asio::error::access_denied;
+  return {.code = forbidden ? ErrorCode::kPermissionDenied : ErrorCode::kInvalidArgument,
+          .message = fmt::format("{}: {}", what, code.message())};
 }
 
 /// Listens; port 0 takes a free one.

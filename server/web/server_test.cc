@@ -137,6 +137,15 @@ TEST_F(WebServerTest, APortInUseIsSaidInASentence) {
   EXPECT_THAT(refused.error().message, HasSubstr("the port is in use by another program"));
 }
 
+TEST_F(WebServerTest, AnAddressOfNoInterfaceMayComeUpLater) {
+  settings.listen = "192.0.2.1:0";  // RFC 5737: nobody's
+  const auto refused = WebServer::Start(settings, Router({}, {}, {}));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable) << "bad input is not tried again by systemd";
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("cannot listen on 192.0.2.1:0: it is no address of this machine"));
+}
+
 size_t Append(char* data, size_t, size_t size, void* text) {
   static_cast<std::string*>(text)->append(data, size);
   return size;
