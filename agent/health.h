@@ -75,6 +75,7 @@ class StrayMemory {
   struct LastRun {
     Instant held_at;
     uint64_t least_used;  ///< bytes, since
+    bool grew;            ///< at the last look something had more than that
   };
   std::map<uint32_t, LastRun> last_run_;  ///< by GPU
 };

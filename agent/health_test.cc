@@ -129,10 +129,13 @@ TEST(Health, AGpuWhoseMemorySomethingElseHasIsNoGoodForAGang) {
   EXPECT_EQ(memory.Look(gpu, used(79), true, at(40)), "");
   EXPECT_EQ(memory.Look(gpu, used(30), false, at(43)), "") << "it becomes free";
   EXPECT_EQ(memory.Look(gpu, used(2), false, at(46)), "");
-  EXPECT_NE(memory.Look(gpu, used(60), false, at(49)), "")
-      << "that is another's: what a run leaves becomes less";
-  EXPECT_EQ(memory.Look(gpu, used(79), true, at(52)), "");
-  EXPECT_EQ(memory.Look(gpu, used(79), false, at(55)), "") << "of this run nothing is known yet";
+  EXPECT_EQ(memory.Look(gpu, used(60), false, at(49)), "") << "that reading may be of before";
+  EXPECT_NE(memory.Look(gpu, used(60), false, at(52)), "") << "what a run leaves only becomes less";
+  EXPECT_EQ(memory.Look(gpu, used(2), false, at(55)), "");
+  EXPECT_EQ(memory.Look(gpu, used(79), true, at(60)), "");
+  EXPECT_EQ(memory.Look(gpu, GpuReading(), false, at(61)), "") << "what can't be read is not 0";
+  EXPECT_EQ(memory.Look(gpu, used(79), false, at(63)), "") << "of this run nothing is known yet";
+  EXPECT_EQ(memory.Look(gpu, used(79), false, at(66)), "");
   EXPECT_EQ(StrayMemory(0).Look(gpu, used(80), false, at(0)), "");
 }
 

@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -118,10 +119,14 @@ Status DoAs(const UnixUser& user, const std::function<Status()>& work) {
   if (::pipe2(fds, O_CLOEXEC) != 0) return FailErrno(errno, "cannot make a pipe");
   const UniqueFd read(fds[0]);
   UniqueFd write(fds[1]);
+  const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return FailErrno(errno, "cannot start a process");
   if (pid == 0) {
     const int error = Become(user);
+    // Not to outlive it with all that is open there; only now, since who changes his user loses this.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
     const Status done =
         error == 0 ? work() : FailErrno(error, fmt::format("cannot become user {}", user.name));
     if (done) ::_exit(0);

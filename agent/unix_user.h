@@ -38,7 +38,7 @@ Status MayBecome(const UnixUser& user);
 int Become(const UnixUser& user);
 
 /// Does `work` in a child process as that user, and returns what it returned. What it changes in memory is
-/// lost. Errors: also when the user can't be become.
+/// lost; it ends where this process does. Errors: also when the user can't be become.
 Status DoAs(const UnixUser& user, const std::function<Status()>& work);
 
 }  // namespace imgd

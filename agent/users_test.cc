@@ -68,6 +68,31 @@ TEST_F(Users, WhatCannotBeIsSaidBeforeAnyJobComes) {
               HasSubstr("cannot become user games: Operation not permitted"));
 }
 
+TEST_F(Users, WhatIsDoneAsOneEndsWithWhoAsksForIt) {
+  int fds[2];
+  ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
+  const UniqueFd read(fds[0]);
+  UniqueFd write(fds[1]);
+  const pid_t asks = ::fork();
+  ASSERT_GE(asks, 0);
+  if (asks == 0) {
+    (void)DoAs(FindUnixUser("nobody", {}).value(), [&] {
+      (void)!::write(write.get(), "x", 1);
+      ::pause();  // as on a folder that does not answer
+      return Status();
+    });
+    ::_exit(0);
+  }
+  write.reset();
+  char byte = 0;
+  ASSERT_EQ(::read(read.get(), &byte, 1), 1);
+  ASSERT_EQ(::kill(asks, SIGKILL), 0);
+  ::waitpid(asks, nullptr, 0);
+  pollfd closed{.fd = read.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&closed, 1, 20'000), 1) << "it lives on, with all that was open";
+  EXPECT_EQ(::read(read.get(), &byte, 1), 0);
+}
+
 TEST_F(Users, ASecretIsRefusedWhereOthersThanItsProjectsGetAtIt) {
   Put("s3");
   const auto with = [](const char* user, std::vector<std::string> secrets = {}) {

@@ -5,23 +5,19 @@ const api = process.env.IMGD_WEB_API ?? 'http://127.0.0.1:7670';
 
 const MAIN = 'src/main.tsx';
 
-/** The page itself is a script of its own: the small one of index.html runs while this one is read. */
+/** The page itself is a script beside that of index.html, which is small and runs while this one is read. */
 const withMain: Plugin = {
   name: 'with-main',
   transformIndexHtml: {
     order: 'post',
     handler: (_, { bundle }) => {
       const isMain = (name: string | null | undefined) => name?.endsWith(MAIN) ?? false;
-      const built = Object.values(bundle ?? {}).find(
+      const main = Object.values(bundle ?? {}).find(
         (one) => one.type === 'chunk' && isMain(one.facadeModuleId),
       );
-      return [
-        {
-          tag: 'script',
-          attrs: { type: 'module', src: `/${built?.fileName ?? MAIN}` },
-          injectTo: 'head',
-        },
-      ];
+      if (bundle && !main) throw new Error(`no ${MAIN} was built`);
+      const src = `/${main?.fileName ?? MAIN}`;
+      return [{ tag: 'script', attrs: { type: 'module', src }, injectTo: 'head' }];
     },
   },
 };

@@ -42,7 +42,7 @@ class RpcServer {
 
   /// The engine must outlive it. The pool must outlive Stop() and end before it is destroyed: tasks look into
   /// it. `reload` is called for each call that asks for it. Errors: kAlreadyExists when the address is in
-  /// use, kInvalidArgument when it is none of this machine.
+  /// use, kUnavailable when it is none of this machine.
   static Result<std::unique_ptr<RpcServer>> Start(const Door& door, JobRules rules, Engine* engine,
                                                   ReadPool* pool, const Clock* clock, ReloadFunction reload);
   ~RpcServer();

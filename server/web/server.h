@@ -35,7 +35,7 @@ struct WebSettings {
 class WebServer {
  public:
   /// What the router's handlers use must outlive Stop(). Errors: kAlreadyExists when the address is in use,
-  /// kInvalidArgument when it is none of this machine, kFailedPrecondition for a certificate or key that
+  /// kUnavailable when it is none of this machine, kFailedPrecondition for a certificate or key that
   /// can't be used; all name the address or file.
   static Result<std::unique_ptr<WebServer>> Start(const WebSettings& settings, Router router);
   /// Whether the settings' certificate and key can be used; no more than that. Errors: as Start().

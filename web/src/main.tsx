@@ -1,4 +1,4 @@
-import './start.ts';
+import './start.ts'; // and so what both use is in its file, which is read first
 import { render } from 'preact';
 import { followLogOut } from './api/client.ts';
 import { startLive } from './api/live.ts';

@@ -285,3 +285,21 @@ browserTest('what a job’s page draws first is asked for before its code has co
   assert.ok(await page.getByRole('figure', { name: 'Loss' }).locator('canvas').isVisible());
   assert.equal(asked.filter((url) => first.test(url)).length, 1, asked.join('\n'));
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('what was refused before the page’s code came is asked for anew', async ({ page, base }) => {
+  let refuse = true;
+  await page.route(/metrics\?names=loss%2Cval_loss&x=step/, (route) =>
+    refuse ? route.fulfill({ status: 503, body: '{}' }) : route.continue(),
+  );
+  let go = () => {};
+  const refused = new Promise<void>((done) => {
+    go = done;
+  });
+  await page.route('**/assets/main-*.js', (route) => refused.then(() => route.continue()));
+  const answer = page.waitForResponse(/metrics\?names=loss/);
+  await page.goto(`${base}/jobs/90`, { waitUntil: 'commit' });
+  assert.equal((await answer).status(), 503);
+  refuse = false;
+  go();
+  await page.getByRole('figure', { name: 'Loss' }).locator('canvas').waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -1,4 +1,4 @@
-// Questions that are asked before the rest of the page is here, or while it waits for something else.
+// Questions that are asked before the code that wants their answers is here, or has got to them.
 
 /** An answer of imgd, whatever it says. */
 export interface Answer {
@@ -14,15 +14,14 @@ export async function ask(path: string, init: RequestInit): Promise<Answer> {
 }
 
 const ahead = new Map<string, Promise<Answer>>();
-// What nobody has asked for by then is old.
-const AHEAD_MS = 3000;
 
 export function askAhead(path: string): void {
   if (ahead.has(path)) return;
   const answer = ask(path, {});
-  answer.catch(() => {}); // whoever takes it is told
   ahead.set(path, answer);
-  setTimeout(() => ahead.get(path) === answer && ahead.delete(path), AHEAD_MS);
+  // Who comes later than a failure asks anew.
+  const drop = () => ahead.get(path) === answer && ahead.delete(path);
+  answer.then(({ ok }) => ok || drop(), drop);
 }
 
 /** What was asked for ahead, for who asks first. */
@@ -30,4 +29,9 @@ export function takeAhead(path: string): Promise<Answer> | undefined {
   const answer = ahead.get(path);
   ahead.delete(path);
   return answer;
+}
+
+/** What nobody has taken by now is old. */
+export function forgetAhead(): void {
+  ahead.clear();
 }

@@ -1,6 +1,6 @@
 import { toldNow } from '../lib/jobs.ts';
 import { type Answer, ask, takeAhead } from './ahead.ts';
-import { jobPath, type MetricRange, metricsPath, query, seg } from './first_questions.ts';
+import { jobPath, type MetricRange, metricsPath, query, seg } from './paths.ts';
 import type {
   ClassFigures,
   Dataset,
@@ -150,7 +150,7 @@ async function call<T>(
   more: Record<string, string> = {},
 ): Promise<T> {
   // What changes something has a header that pages of other origins can't send.
-  const headers: Record<string, string> = { accept: 'application/json', 'x-imgd-csrf': '1', ...more };
+  const headers: Record<string, string> = { 'x-imgd-csrf': '1', ...more };
   if (body !== undefined) headers['content-type'] = 'application/json';
   const init = {
     method,

@@ -1,12 +1,12 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { append, goOnSmoothing } from '../lib/downsample.ts';
 import { num } from '../lib/format.ts';
 import { toldNow } from '../lib/jobs.ts';
 import { isLater, StepWatch, withStep } from '../lib/steps.ts';
 import { type Loaded, useData, useEvery, useKept, useOnceTold } from '../ui/use_data.ts';
 import { api } from './client.ts';
-import { type Range, rangeOf } from './first_questions.ts';
 import { onLive } from './live.ts';
+import { type Range, rangeOf } from './paths.ts';
 import type {
   Decision,
   DeviceSpread,
@@ -34,7 +34,8 @@ export function useJob(id: string): Loaded<GetJobResponse> & { gone: boolean } {
   const [goneId, setGoneId] = useState('');
   useOnceTold(loaded);
   const { reload } = loaded;
-  useEffect(() => {
+  // As early as it is asked for: what happens in between is in neither.
+  useLayoutEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const ends = [
       onLive('job', (data) => {
@@ -96,7 +97,7 @@ function withMore(told: Job, known: Job): Job {
 /** The last step that was told, and whether that was since the job was described, by what is loaded or by the stream. */
 function useLiveStep(id: string, loaded: unknown): { step: LiveStep; since: boolean } | null {
   const [told, setTold] = useState<{ step: LiveStep; since: boolean } | null>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const described = () => setTold((last) => last && { ...last, since: false });
     described();
     const ends = [
@@ -171,7 +172,7 @@ export function useMetrics(
   useEffect(() => {
     if (!empty) setLive([]);
   }, [loaded.data]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (range) return;
     let soon: ReturnType<typeof setTimeout> | undefined;
     let came = false;

@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { type BusySample, busyOf, minutesOf, withSample } from '../lib/nodes.ts';
 import { soonOf } from '../lib/soon.ts';
 import { Store } from '../lib/store.ts';
@@ -119,7 +119,8 @@ export function useStoryOf(node: string): NodeStory | null {
   });
   useOnceTold(loaded);
   const { data, reload } = loaded;
-  useEffect(() => {
+  // As early as it is asked for: what happens in between is in neither.
+  useLayoutEffect(() => {
     // What is awaited comes first: events may never pause.
     const again = soonOf(() => (loads.current ? again.ask() : reload()));
     const deaf = onLive('event', again.ask);

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
-import type { Range } from '../api/first_questions.ts';
+import type { Range } from '../api/paths.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import type { look } from '../lib/compare.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';

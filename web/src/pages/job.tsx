@@ -1,4 +1,5 @@
 import { useMemo } from 'preact/hooks';
+import { forgetAhead } from '../api/ahead.ts';
 import { useCurrency } from '../api/currency.ts';
 import { askFirst } from '../api/first_questions.ts';
 import { meanSpeed, useJob } from '../api/job_data.ts';
@@ -30,6 +31,7 @@ import {
   stateOf,
   totalEpochs,
 } from '../lib/jobs.ts';
+import { current } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Meter, now, State, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
@@ -48,9 +50,14 @@ const TABS = [
   ['config', 'Configuration'],
 ] as const;
 
+const AHEAD_MS = 3000;
+
 /** Everything about one job. */
 export function JobPage({ id, tab }: { id: string; tab: string }) {
-  useMemo(askFirst, [id]);
+  useMemo(() => {
+    askFirst(id, tab, current.value.query);
+    setTimeout(forgetAhead, AHEAD_MS);
+  }, [id]);
   const { data, error, status, reload, gone } = useJob(id);
   if (status === 404 || !isJobNumber(id)) return <NoSuchJob id={id} deleted={gone} />;
   if (!data) {

@@ -1,7 +1,8 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
-import { AXES, curvesIn, FIRST, type Range } from '../api/first_questions.ts';
+import { AXES, curvesIn, FIRST } from '../api/first_questions.ts';
 import { type Metrics, useMetrics } from '../api/job_data.ts';
+import type { Range } from '../api/paths.ts';
 import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
