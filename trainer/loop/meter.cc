@@ -22,7 +22,11 @@ Meter::Figures Meter::Report(Instant now, double all_images, uint64_t steps_left
     recent_seconds_ = keep * recent_seconds_ + seconds;
     recent_steps_ = keep * recent_steps_ + static_cast<double>(steps_);
   }
-  if (recent_steps_ > 0) out.eta_seconds = recent_seconds_ / recent_steps_ * static_cast<double>(steps_left);
+  const uint64_t validations_left = (steps_left + validation_every_ - 1) / validation_every_;
+  if (recent_steps_ > 0) {
+    out.eta_seconds = recent_seconds_ / recent_steps_ * static_cast<double>(steps_left) +
+                      Seconds(validation_).count() * static_cast<double>(validations_left);
+  }
   since_ = now;
   waited_ = paused_ = Duration{0};
   images_ = 0;

@@ -32,6 +32,13 @@ class Meter {
   void AddInputWait(Duration wait) { waited_ += wait; }
   /// Time that belongs to no step (validation, checkpoints): speeds leave it out.
   void AddPause(Duration pause) { paused_ += pause; }
+  /// A validation took so long; there is one after each `every` steps, and after the last.
+  void NoteValidation(Duration took, uint64_t every) {
+    validation_ = took;
+    validation_every_ = every;
+  }
+  /// Training goes on from here: what was before it is of no stretch.
+  void GoOn(Instant now) { since_ = now; }
   void AddStep(int64_t images) {
     images_ += images;
     ++steps_;
@@ -43,7 +50,7 @@ class Meter {
 
   /// Figures since the last call; `all_images` is the gang's count of the stretch. The time that is left is
   /// that of recent steps: what was a minute ago counts half. The first stretch counts until there is
-  /// another.
+  /// another. With it goes that of the validations that are left, each as long as the last.
   Figures Report(Instant now, double all_images, uint64_t steps_left);
 
  private:
@@ -55,6 +62,8 @@ class Meter {
   uint64_t reports_ = 0;  ///< of stretches with a step
   double recent_seconds_ = 0;
   double recent_steps_ = 0;
+  Duration validation_{0};
+  uint64_t validation_every_ = 1;  ///< steps
 };
 
 }  // namespace imgd::trainer

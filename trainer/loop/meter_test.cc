@@ -60,5 +60,16 @@ TEST(Meter, ASlowStartCountsForTheTimeLeftOnlyWhileNothingElseIsKnown) {
   EXPECT_DOUBLE_EQ(Steps(meter, now, 1, 1), 100);
 }
 
+TEST(Meter, ValidationsAreAPartOfTheTimeLeft) {
+  Instant now{};
+  Meter meter(now);
+  EXPECT_DOUBLE_EQ(Steps(meter, now, 2, 1), 100) << "of none it is known yet how long it takes";
+  meter.NoteValidation(seconds(7), 30);
+  meter.AddPause(seconds(7));
+  meter.GoOn(now += seconds(3));
+  now += seconds(7);
+  EXPECT_DOUBLE_EQ(Steps(meter, now, 1, 1), 100 + 4 * 7) << "after 30, 60, 90 and 100 steps";
+}
+
 }  // namespace
 }  // namespace imgd::trainer

@@ -70,7 +70,7 @@ Result<RunEnd> TrainLoop::Run() {
     IMGD_ASSIGN(auto trace, data::SampleTrace::Open(session_.env.trace_file));
     trace_.emplace(std::move(trace));
   }
-  meter_ = Meter(steady_clock::now());
+  meter_.GoOn(steady_clock::now());
   while (!stopped && !enough_ && session_.state.step < session_.total_steps) {
     IMGD_ASSIGN(stopped, RunPhase(session_.phases.At(session_.state.step)));
   }
@@ -291,7 +291,11 @@ Result<bool> TrainLoop::AfterStep(const Agreed& agreed) {
 
 Result<bool> TrainLoop::ValidateAndObey() {
   if (saved_step_ != session_.state.step) ShareBuffers(session_);
+  const auto start = steady_clock::now();
   IMGD_ASSIGN(const ValidationEnd end, Validate(session_));
+  const auto every = session_.phases.At(session_.state.step).steps_per_epoch *
+                     static_cast<uint64_t>(session_.spec.train.eval_every_epochs);
+  meter_.NoteValidation(steady_clock::now() - start, every);
   IMGD_TRY(FinishSaving());
   if (!end.stopped) KeepValidation();
   if (!end.stopped) enough_ = EnoughIsEnough(session_.spec.early_stop, session_.state);
