@@ -1,4 +1,5 @@
 // Ranks as users of their own: who that is, what it needs, and what such a rank can and can't do.
+#include <poll.h>
 #include <sys/stat.h>
 
 #include "agent/projects.h"

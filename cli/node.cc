@@ -63,8 +63,10 @@ std::string AsideText(const v1::Node& node) {
   }
   if (node.set_aside().empty()) return fmt::format("{} is drained and empty: nothing runs there", name);
   if (!jobs.empty()) {
-    return fmt::format("{} is being drained: {} still there, to go elsewhere through a checkpoint", name,
-                       jobs);
+    return fmt::format(
+        "{} is being drained: {} still there, to go elsewhere (trainings through a checkpoint, commands "
+        "begin anew)",
+        name, jobs);
   }
   return Printable(fmt::format("{} is set to be drained, but whether it is empty is not known: it {}",
                                node.name(), node.reason_text()));

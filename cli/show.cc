@@ -101,6 +101,7 @@ void PrintSummary(Context& context, Client& client, Sheet& sheet, const v1::GetJ
   }
   if (!Trains(job)) sheet.Field(KindText(job.kind()), ProgramText(job));
   sheet.Field("owner", job.owner());
+  sheet.Field("project", job.project());
   if (!job.has_external()) sheet.Field("priority", std::to_string(job.priority()));
   if (job.time_limit_ms() > 0)
     sheet.Field("time limit", HumanDuration(static_cast<double>(job.time_limit_ms()) / 1000));

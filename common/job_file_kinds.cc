@@ -151,8 +151,7 @@ void ReadKind(YamlMap& root, JobSpec& spec) {
         std::string_view(key) == "schedule"
             ? kScheduleIsNoTime
             : "name, project, priority, resources, time_limit, grace, max_restarts, preemptible, after, "
-              "not_before, "
-              "secrets, sweep, about and checkpoint.dir are allowed beside it");
+              "not_before, secrets, notify, sweep, about and checkpoint.dir are allowed beside it");
   }
 }
 

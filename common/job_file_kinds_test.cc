@@ -117,7 +117,9 @@ TEST(JobKinds, WhatIsWrongIsNamedAtItsPlace) {
       // Of both.
       {"command: {run: [a]}\nconvert: {source: /x, target: /y}", "job.yaml:3:10: convert: a job is either"},
       {"command: {run: [a]}\ndata: {train: /x}",
-       "job.yaml:3:7: data: is of training, and this job is a command (name, "},
+       "job.yaml:3:7: data: is of training, and this job is a command (name, project, priority, resources, "
+       "time_limit, grace, max_restarts, preemptible, after, not_before, secrets, notify, sweep, about and "
+       "checkpoint.dir are allowed beside it)"},
       {"command: {run: [a]}\nlimits: {step: 5s}", "limits: is of training"},
       {"command: {run: [a]}\nseed: 3", "seed: is of training"},
       {"convert: {source: /x, target: /y}\nmodel: {name: resnet18}",

@@ -166,25 +166,28 @@ std::string WhatThereIs(const Snapshot& cluster) {
   return fmt::format("{}", fmt::join(kinds, ", "));
 }
 
-/// The values that nodes have of the labels it asks for: "labelled zone=a, zone=b"; at most five.
+/// How many nodes have which of the labels it asks for: "of them 1 labelled zone=a, 2 zone=b"; at most five.
 std::string LabelsThereAre(const Snapshot& cluster, const Needs& needs) {
-  std::set<std::string> found;
+  std::map<std::string, size_t> found;
   for (const auto& node : cluster.nodes) {
     if (!node.kind) continue;
     for (const auto* asked : {&needs.labels, &needs.not_labels}) {
       for (const auto& [name, values] : *asked) {
         const auto label = node.kind->labels.find(name);
-        if (label != node.kind->labels.end()) found.insert(fmt::format("{}={}", name, label->second));
+        if (label != node.kind->labels.end()) ++found[fmt::format("{}={}", name, label->second)];
       }
     }
   }
   constexpr size_t kMost = 5;
-  std::vector<std::string> texts(found.begin(), found.end());
-  if (texts.size() > kMost) {
-    texts.resize(kMost);
-    texts.emplace_back("others");
+  std::vector<std::string> texts;
+  for (const auto& [label, nodes] : found) {
+    if (texts.size() == kMost) {
+      texts.emplace_back("others");
+      break;
+    }
+    texts.push_back(fmt::format("{} {}{}", nodes, texts.empty() ? "labelled " : "", label));
   }
-  return texts.empty() ? "without such labels" : fmt::format("labelled {}", fmt::join(texts, ", "));
+  return texts.empty() ? "without such labels" : fmt::format("of them {}", fmt::join(texts, ", "));
 }
 
 /// Of what it asks for, what is in the way, so that it is known what would help.

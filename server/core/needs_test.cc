@@ -220,8 +220,8 @@ TEST(Needs, WhatNeverFitsSaysWhatThereIsInstead) {
   zones.Node("a", 1).Is("cpu", 0, {{"zone", "x"}}).Node("b", 1).Is("cpu", 0, {{"zone", "y"}});
   zones.Queue(1, 2, 1).Asks({.labels = {{"zone", {"x"}}}});
   EXPECT_THAT(Explain(zones, ReasonCode::kNeverFits),
-              HasSubstr("labelled zone=x, which only 1 node can give; known: 2 nodes with 1 cpu, labelled "
-                        "zone=x, zone=y; ask for other labels, or give them to nodes"));
+              HasSubstr("labelled zone=x, which only 1 node can give; known: 2 nodes with 1 cpu, of them "
+                        "1 labelled zone=x, 1 zone=y; ask for other labels, or give them to nodes"));
   zones.queue[0].needs = {.labels = {{"rack", {"7"}}}};
   EXPECT_THAT(Explain(zones, ReasonCode::kNeverFits),
               HasSubstr("known: 2 nodes with 1 cpu, without such labels; ask for other labels"));

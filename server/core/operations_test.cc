@@ -461,6 +461,25 @@ TEST(Decisions, WhatIsReservedIsSoAgainWhenANodeIsBack) {
   EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("are kept for job 2 (gang)")));
 }
 
+TEST(Decisions, WhatComesFreeForARetryIsStillKeptForIt) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId runs = cluster.Submit("runs", {.priority = 9, .time_limit_ms = 60'000});
+  cluster.BringUp(runs);
+  const JobId fails = cluster.Submit("fails");
+  cluster.BringUp(fails);
+  const std::string node = cluster.Job(fails).run.parts.front().node.name();
+  ASSERT_TRUE(cluster.SetAside(node, false, "looks odd"));
+  cluster.Failed(fails, {.rank = 0, .message = "label 1000 is out of range"});
+  cluster.Ends(node, fails, {ExitCode(0, 1)});
+  EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("is kept for job 2 (fails)")));
+  cluster.Complete(runs);
+  EXPECT_EQ(cluster.Job(fails).reason.code, ReasonCode::kBackoff);
+  EXPECT_THAT(cluster.Decisions(), testing::Each(testing::Not(HasSubstr("any more"))));
+  cluster.Pass(seconds(5));
+  EXPECT_EQ(cluster.Job(fails).state, JobState::kStarting);
+}
+
 TEST(Extending, WhatWasPlacedBesideWhatIsKeptEndsBeforeThatIsNeeded) {
   TestCluster cluster;
   cluster.Join("a", 1).Join("b", 1);

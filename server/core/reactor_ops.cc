@@ -490,6 +490,9 @@ void Reactor::NoteNotReserved(const Reservation& gone, const Reservations& befor
   const JobRecord* job = state_.FindJob(gone.job);
   if (job == nullptr || job->state != JobState::kQueued || ReservationOf(*reserved_, gone.job) != nullptr)
     return;
+  // What was kept for it is free now, and is so for its retry.
+  const auto is_it = [&gone](const Placement& kept) { return kept.job == gone.job; };
+  if (std::any_of(kept_.begin(), kept_.end(), is_it)) return;
   std::string text = fmt::format("nothing is kept for job {} ({}) any more", job->id, job->name);
   if (gone.from) text += fmt::format("; it could start {}", FromText(gone, now));
   const std::string who = WhoCameBefore(gone.job, before);

@@ -44,7 +44,9 @@ Status Reactor::MaySubmit(const Submission& submission, const std::vector<Submis
                        ? fmt::format("{} has as many jobs waiting as the quota allows, {}", account, has)
                        : fmt::format("{} has {} jobs waiting and the quota allows {}; the sweep has {}{}",
                                      account, has, quota.queued, jobs, jobs < members.size() ? " of it" : ""),
-        .hint = "try again when some have started, or ask the operator (quotas in imgd.yaml)"});
+        .hint = fmt::format(
+            "{}, or ask the operator (quotas in imgd.yaml)",
+            jobs > quota.queued ? "make the sweep smaller" : "try again when some have started")});
   }
   return {};
 }

@@ -220,6 +220,9 @@ TEST_F(Waits, TheMembersOfASweepCountAgainstTheQuotasOfTheirOwnProjects) {
     const auto may = bounded.reactor().MaySubmit({.name = "x", .owner = "bob"}, members);
     return may ? "" : may.error().message;
   };
+  const std::vector<Submission> many(5, {.owner = "bob"});
+  EXPECT_EQ(bounded.reactor().MaySubmit({.name = "x", .owner = "bob"}, many).error().hint,
+            "make the sweep smaller, or ask the operator (quotas in imgd.yaml)");
   EXPECT_EQ(error_of(2, 2), "");
   EXPECT_EQ(error_of(3, 2), "user bob has 0 jobs waiting and the quota allows 4; the sweep has 5");
   EXPECT_EQ(error_of(1, 3),

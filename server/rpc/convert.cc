@@ -153,6 +153,7 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   out.set_ended_us(job.ended.micros);
   out.set_restarts(job.restarts);
   out.set_owner(job.owner);
+  out.set_project(job.project);
   out.set_checkpoint_dir(job.checkpoint_dir);
   out.set_time_limit_ms(job.time_limit_ms);
   out.set_held_ms(job.held_ms);

@@ -202,6 +202,11 @@ TEST(Config, QuotasOfWhatIsUsedHaveAPeriod) {
   EXPECT_THAT(all, HasSubstr("quotas.user.device_hours.most"));
 }
 
+TEST_F(RpcTest, AJobTellsItsProject) {
+  EXPECT_EQ(Get(Submit(std::string(kJob) + "project: vision\n")).job().project(), "vision");
+  EXPECT_EQ(Get(Submit(kJob)).job().project(), "");
+}
+
 TEST_F(RpcTest, ASubmitAboveTheQuotaIsRefusedInWords) {
   daemon.reset();
   config.quotas.user.queued = 1;

@@ -36,10 +36,11 @@ Status FillFacts(const v1::GetDatasetRequest& request, const DatasetRecord& set,
 
 }  // namespace
 
-Result<std::string> ResolveDatasets(const std::string& yaml, const std::string& file, const JobSpec& spec,
-                                    const std::map<std::string, DatasetRecord>& datasets,
-                                    std::vector<UnmadeSet>& unmade) {
+tl::expected<std::string, std::vector<Error>> ResolveDatasets(
+    const std::string& yaml, const std::string& file, const JobSpec& spec,
+    const std::map<std::string, DatasetRecord>& datasets, std::vector<UnmadeSet>& unmade) {
   std::vector<JobChange> changes;
+  std::vector<Error> missing;
   std::vector<std::pair<std::string, std::string>> fields = {{"data.train", spec.data.train},
                                                              {"data.val", spec.data.val}};
   for (size_t i = 0; i < spec.phases.size(); ++i)
@@ -52,12 +53,12 @@ Result<std::string> ResolveDatasets(const std::string& yaml, const std::string& 
       std::vector<std::string> names;
       for (const auto& [name, record] : datasets) names.push_back(name);
       const auto nearest = NearestWord(ref->name, names);
-      Error error{.code = ErrorCode::kInvalidArgument,
-                  .message = fmt::format("{}: no data set '{}' is registered", field, ref->name),
-                  .hint = nearest
-                              ? fmt::format("did you mean '{}'?", *nearest)
-                              : "imgcli dataset register gives one a name; imgcli dataset list shows them"};
-      return tl::unexpected(PlaceJobErrors({std::move(error)}, yaml, file, {}).front());
+      missing.push_back(
+          {.code = ErrorCode::kInvalidArgument,
+           .message = fmt::format("{}: no data set '{}' is registered", field, ref->name),
+           .hint = nearest ? fmt::format("did you mean '{}'?", *nearest)
+                           : "imgcli dataset register gives one a name; imgcli dataset list shows them"});
+      continue;
     }
     if (found->second.made_by != JobId()) unmade.push_back({field, ref->name, found->second.made_by});
     std::string address = found->second.address;
@@ -67,7 +68,10 @@ Result<std::string> ResolveDatasets(const std::string& yaml, const std::string& 
     }
     changes.push_back({.assignment = fmt::format("{}={}", field, Quoted(address)), .shown = field});
   }
-  return ChangeJobText(yaml, file, changes);
+  if (!missing.empty()) return tl::unexpected(PlaceJobErrors(std::move(missing), yaml, file, {}));
+  auto changed = ChangeJobText(yaml, file, changes);
+  if (!changed) return tl::unexpected(std::vector<Error>{changed.error()});
+  return *changed;
 }
 
 grpc::ServerUnaryReactor* DatasetServiceImpl::RegisterDataset(grpc::CallbackServerContext* context,

@@ -37,9 +37,9 @@ class DatasetServiceImpl final : public v1::DatasetService::CallbackService {
 
 /// The job file with the addresses in place of "dataset:NAME", and exactly as it is where it has none. `spec`
 /// is what `yaml` says. Those sets that conversions are still to make are added to `unmade`. Errors:
-/// kInvalidArgument at the field's place, for a name that nobody registered.
-Result<std::string> ResolveDatasets(const std::string& yaml, const std::string& file, const JobSpec& spec,
-                                    const std::map<std::string, DatasetRecord>& datasets,
-                                    std::vector<UnmadeSet>& unmade);
+/// kInvalidArgument at the field's place, for each name that nobody registered.
+tl::expected<std::string, std::vector<Error>> ResolveDatasets(
+    const std::string& yaml, const std::string& file, const JobSpec& spec,
+    const std::map<std::string, DatasetRecord>& datasets, std::vector<UnmadeSet>& unmade);
 
 }  // namespace imgd

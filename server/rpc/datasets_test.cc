@@ -117,6 +117,12 @@ TEST_F(DatasetTest, AJobWithANameThatNobodyRegisteredIsRefusedAtItsPlace) {
   EXPECT_THAT(status.error_message(),
               HasSubstr("job.yaml:3:10: data.train: no data set 'imagnet' is registered"));
   EXPECT_THAT(status.error_message(), HasSubstr("did you mean 'imagenet'?"));
+  const auto both = Submit("name: rn50\ndata: {train: 'dataset:a/train', val: 'dataset:b/val'}\n", response);
+  v1::ErrorDetails details;
+  ASSERT_TRUE(details.ParseFromString(both.error_details()));
+  ASSERT_EQ(details.errors_size(), 2);
+  EXPECT_EQ(details.errors(0).message(), "data.train: no data set 'a' is registered");
+  EXPECT_EQ(details.errors(1).message(), "data.val: no data set 'b' is registered");
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, size
     return {};
   }
   auto yaml = ResolveDatasets(job->yaml, file, job->spec, *view.datasets, unmade);
-  if (!yaml) return tl::unexpected(std::vector<Error>{yaml.error()});
+  if (!yaml) return tl::unexpected(yaml.error());
   Submission submission = SubmissionOf(job->spec, origin);
   submission.name = fmt::format("{}[{}]", member.spec.name, number);
   for (const auto& [name, value] : member.values) submission.sweep_settings.push_back({name, value});
@@ -287,7 +287,7 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   }
   order.makes = SetMadeBy(spec, origin.Owner());
   const auto yaml = ResolveDatasets(text, file, spec, *view.datasets, order.unmade);
-  if (!yaml) return tl::unexpected(std::vector<Error>{yaml.error()});
+  if (!yaml) return tl::unexpected(yaml.error());
   order.yaml = out.first_file = *yaml;
   checks.Look(order.submission);
   return out;
@@ -320,6 +320,7 @@ void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   v1::Job& shown = *out.mutable_job();
   shown.set_name(job.name);
   shown.set_owner(job.owner);
+  shown.set_project(job.project);
   shown.set_state(v1::JOB_STATE_QUEUED);
   shown.set_reason(v1::REASON_CODE_SUBMITTED);
   shown.set_priority(job.priority);

@@ -40,6 +40,7 @@ const BLANK: Omit<Job, 'id' | 'name' | 'state' | 'submitted_us' | 'owner'> = {
   last_event_number: '0',
   rank_exits: [],
   checkpoint_dir: '',
+  project: '',
   queue_position: 0,
   time_limit_ms: '0',
   held_ms: '0',

@@ -265,3 +265,13 @@ browserTest('a set that goes away while one looks is said to be gone', async ({ 
   server.hub.send('datasets', { datasets: [], gone: ['shapes'] });
   await page.getByText('There is no data set shapes').waitFor();
 });
+
+browserTest('a job that never ran needs nodes, and runs on none', async ({ page, server, base }) => {
+  const waits = [...server.world.jobs.values()].find(({ job }) => job.state === 'JOB_STATE_QUEUED' && job.generation === '0')!;
+  waits.job.project = 'vision';
+  await page.goto(`${base}/jobs/${waits.job.id}`);
+  await page.locator('.facts dt', { hasText: 'Needs' }).waitFor();
+  assert.equal(await page.locator('.facts dt', { hasText: 'Runs on' }).count(), 0);
+  const about = page.locator('.pairs dt', { hasText: 'Project' }).locator('xpath=following-sibling::dd[1]');
+  assert.equal(await about.textContent(), 'vision');
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -130,6 +130,7 @@ export interface Job {
   last_checkpoint?: CheckpointWritten;
   restarts: number;
   owner: string;
+  project: string;
   job_yaml: string;
   last_event_number: Int64;
   rank_exits: RankExit[];

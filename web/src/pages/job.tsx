@@ -171,7 +171,7 @@ function Facts({ data }: { data: GetJobResponse }) {
       {training && <Fact name="Training loss" value={fixed(step?.loss, 4)} />}
       {training && <Fact name="Validation top-1" value={percent(job.last_epoch?.val_top1, 2)} />}
       <Fact
-        name={isOver(state) ? 'Ran on' : 'Runs on'}
+        name={!everStarted(job) ? 'Needs' : isOver(state) ? 'Ran on' : 'Runs on'}
         value={plural(job.nodes_now || job.nodes, 'node')}
         unit={job.per_node ? '' : `× ${job.ranks_per_node}`}
       />

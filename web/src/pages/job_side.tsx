@@ -198,6 +198,7 @@ function About({ job }: { job: Job }) {
   const saved = job.last_checkpoint;
   const pairs: [string, string | undefined][] = [
     ['Owner', job.owner],
+    ['Project', job.project || undefined],
     ['Submitted', clock(ms(job.submitted_us), Date.now())],
     ['Started', num(job.started_us) > 0 ? clock(ms(job.started_us), Date.now()) : undefined],
     ['Ended', num(job.ended_us) > 0 ? clock(ms(job.ended_us), Date.now()) : undefined],
