@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,8 +75,8 @@ class StrayMemory {
   uint32_t least_free_percent_;
   struct LastRun {
     Instant held_at;
-    uint64_t least_used;  ///< bytes, since
-    bool grew;            ///< at the last look something had more than that
+    uint64_t least_used;             ///< bytes, since
+    std::optional<Instant> grew_at;  ///< since when something has more than that
   };
   std::map<uint32_t, LastRun> last_run_;  ///< by GPU
 };

@@ -220,7 +220,7 @@ void Run::Stop(int64_t grace_ms, bool checkpoint_first) {
 void Run::EndHungStart() {
   const bool has_started = record_ && record_->phase != ShimPhase::kStarting;
   if (phase_ == v1::RUN_PHASE_GONE || has_started) return;
-  // Of a shim that has said nothing yet.
+  // It may have started since its shim spoke.
   const auto record = LoadRunRecord(*dir_);
   if (!record || !*record || (*record)->phase != ShimPhase::kStarting || (*record)->boot_id != BootId())
     return;

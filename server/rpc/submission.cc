@@ -213,7 +213,10 @@ tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, size
     return {};
   }
   auto yaml = ResolveDatasets(job->yaml, file, job->spec, *view.datasets, unmade);
-  if (!yaml) return tl::unexpected(yaml.error());
+  if (!yaml) {
+    refused.Add(member, number, yaml.error());
+    return {};
+  }
   Submission submission = SubmissionOf(job->spec, origin);
   submission.name = fmt::format("{}[{}]", member.spec.name, number);
   for (const auto& [name, value] : member.values) submission.sweep_settings.push_back({name, value});

@@ -351,6 +351,9 @@ TEST_F(SweepsRpc, AllThatPoliciesRefuseOfItsJobsIsToldWithTheJobsThatHaveIt) {
       refused("time_limit: 1m\ngrace: 10s\nsweep: {grid: {project: [text, vision], seed: [1, 2]}}\n"),
       ElementsAre("job.yaml:6: grace: is 10s, and at most 9s is allowed by policy ours (sweep member 3 "
                   "(project=vision, seed=1)) (and so 1 more of its jobs)"));
+  EXPECT_THAT(
+      refused("time_limit: 1m\nsweep: {grid: {data.train: ['dataset:a/x', 'dataset:b/x']}}\n"),
+      ElementsAre(HasSubstr("no data set 'a' is registered"), HasSubstr("no data set 'b' is registered")));
   const auto many =
       refused("sweep: {grid: {time_limit: [6m, 7m, 8m, 9m, 10m, 11m, 12m, 13m, 14m, 15m, 16m, 17m]}}\n");
   ASSERT_EQ(many.size(), 11U);

@@ -6,7 +6,7 @@
 
 namespace imgd::trainer {
 
-Meter::Figures Meter::Report(Instant now, double all_images, uint64_t steps_left) {
+Meter::Figures Meter::Report(Instant now, double all_images, uint64_t steps_left, uint64_t validations_left) {
   using Seconds = std::chrono::duration<double>;
   constexpr double kHalfLifeSeconds = 60;
   const double seconds = std::max(Seconds(now - since_ - paused_).count(), 1e-9);
@@ -22,7 +22,6 @@ Meter::Figures Meter::Report(Instant now, double all_images, uint64_t steps_left
     recent_seconds_ = keep * recent_seconds_ + seconds;
     recent_steps_ = keep * recent_steps_ + static_cast<double>(steps_);
   }
-  const uint64_t validations_left = (steps_left + validation_every_ - 1) / validation_every_;
   if (recent_steps_ > 0) {
     out.eta_seconds = recent_seconds_ / recent_steps_ * static_cast<double>(steps_left) +
                       Seconds(validation_).count() * static_cast<double>(validations_left);
@@ -32,6 +31,11 @@ Meter::Figures Meter::Report(Instant now, double all_images, uint64_t steps_left
   images_ = 0;
   steps_ = 0;
   return out;
+}
+
+uint64_t ValidationsLeft(const Phases& phases, uint64_t step, uint64_t total_steps, int every_epochs) {
+  const auto done_before = [&](uint64_t at) { return std::ceil(phases.Epochs(at) / every_epochs); };
+  return static_cast<uint64_t>(done_before(total_steps) - done_before(step)) + 1;
 }
 
 }  // namespace imgd::trainer

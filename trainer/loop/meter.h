@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "common/clock.h"
+#include "common/phases.h"
 
 namespace imgd::trainer {
 
@@ -32,11 +33,7 @@ class Meter {
   void AddInputWait(Duration wait) { waited_ += wait; }
   /// Time that belongs to no step (validation, checkpoints): speeds leave it out.
   void AddPause(Duration pause) { paused_ += pause; }
-  /// A validation took so long; there is one after each `every` steps, and after the last.
-  void NoteValidation(Duration took, uint64_t every) {
-    validation_ = took;
-    validation_every_ = every;
-  }
+  void NoteValidation(Duration took) { validation_ = took; }
   /// Training goes on from here: what was before it is of no stretch.
   void GoOn(Instant now) { since_ = now; }
   void AddStep(int64_t images) {
@@ -51,7 +48,7 @@ class Meter {
   /// Figures since the last call; `all_images` is the gang's count of the stretch. The time that is left is
   /// that of recent steps: what was a minute ago counts half. The first stretch counts until there is
   /// another. With it goes that of the validations that are left, each as long as the last.
-  Figures Report(Instant now, double all_images, uint64_t steps_left);
+  Figures Report(Instant now, double all_images, uint64_t steps_left, uint64_t validations_left = 0);
 
  private:
   Instant since_;
@@ -63,7 +60,10 @@ class Meter {
   double recent_seconds_ = 0;
   double recent_steps_ = 0;
   Duration validation_{0};
-  uint64_t validation_every_ = 1;  ///< steps
 };
+
+/// How many validations are to come when `step` of `total_steps` steps are done, that of this moment
+/// included: one after each `every_epochs` epochs, and one at the end.
+uint64_t ValidationsLeft(const Phases& phases, uint64_t step, uint64_t total_steps, int every_epochs);
 
 }  // namespace imgd::trainer

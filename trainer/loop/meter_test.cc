@@ -63,12 +63,34 @@ TEST(Meter, ASlowStartCountsForTheTimeLeftOnlyWhileNothingElseIsKnown) {
 TEST(Meter, ValidationsAreAPartOfTheTimeLeft) {
   Instant now{};
   Meter meter(now);
-  EXPECT_DOUBLE_EQ(Steps(meter, now, 2, 1), 100) << "of none it is known yet how long it takes";
-  meter.NoteValidation(seconds(7), 30);
-  meter.AddPause(seconds(7));
-  meter.GoOn(now += seconds(3));
-  now += seconds(7);
-  EXPECT_DOUBLE_EQ(Steps(meter, now, 1, 1), 100 + 4 * 7) << "after 30, 60, 90 and 100 steps";
+  Steps(meter, now, 2, 1);
+  meter.AddStep(1);
+  EXPECT_DOUBLE_EQ(meter.Report(now += seconds(1), 1, 100, 4).eta_seconds, 100) << "none was seen yet";
+  meter.NoteValidation(seconds(7));
+  meter.AddStep(1);
+  EXPECT_DOUBLE_EQ(meter.Report(now += seconds(1), 1, 100, 4).eta_seconds, 100 + 4 * 7);
+  EXPECT_DOUBLE_EQ(meter.Report(now += seconds(1), 0, 0, 1).eta_seconds, 7) << "the last one is to come";
+  meter.GoOn(now += seconds(50));
+  EXPECT_DOUBLE_EQ(Steps(meter, now, 1, 1), 100);
+}
+
+TEST(Meter, ValidationsComeAfterWholeEpochsAndAtTheEnd) {
+  JobSpec spec;
+  spec.train.epochs = 10;
+  spec.train.global_batch = 10;
+  const Phases phases(spec, 300);  // 30 steps an epoch
+  const auto left = [&](uint64_t step, uint64_t total, int every) {
+    return ValidationsLeft(phases, step, total, every);
+  };
+  EXPECT_EQ(left(0, 300, 1), 11U) << "where it goes on, one may be due";
+  EXPECT_EQ(left(1, 300, 1), 10U);
+  EXPECT_EQ(left(29, 100, 1), 4U) << "after 30, 60, 90 and 100 steps";
+  EXPECT_EQ(left(30, 100, 1), 4U) << "it comes now";
+  EXPECT_EQ(left(31, 100, 1), 3U);
+  EXPECT_EQ(left(99, 100, 1), 1U);
+  EXPECT_EQ(left(100, 100, 1), 1U);
+  EXPECT_EQ(left(1, 300, 4), 3U) << "after 4, 8 and 10 epochs";
+  EXPECT_EQ(left(1, 300, 50), 1U);
 }
 
 }  // namespace

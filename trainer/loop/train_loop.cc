@@ -231,7 +231,10 @@ Status TrainLoop::Report() {
     of_ranks.push_back({row[0], row[1], row[2]});
   }
   const uint64_t step = session_.state.step;
-  const auto speed = meter_.Report(steady_clock::now(), data[0], session_.total_steps - step);
+  const uint64_t validations = session_.val ? ValidationsLeft(session_.phases, step, session_.total_steps,
+                                                              session_.spec.train.eval_every_epochs)
+                                            : 0;
+  const auto speed = meter_.Report(steady_clock::now(), data[0], session_.total_steps - step, validations);
   // Neither is a number where each of the steps was left out.
   const double loss = all.loss / all.images;
   const double top1 = all.correct / all.images;
@@ -293,9 +296,7 @@ Result<bool> TrainLoop::ValidateAndObey() {
   if (saved_step_ != session_.state.step) ShareBuffers(session_);
   const auto start = steady_clock::now();
   IMGD_ASSIGN(const ValidationEnd end, Validate(session_));
-  const auto every = session_.phases.At(session_.state.step).steps_per_epoch *
-                     static_cast<uint64_t>(session_.spec.train.eval_every_epochs);
-  meter_.NoteValidation(steady_clock::now() - start, every);
+  meter_.NoteValidation(steady_clock::now() - start);
   IMGD_TRY(FinishSaving());
   if (!end.stopped) KeepValidation();
   if (!end.stopped) enough_ = EnoughIsEnough(session_.spec.early_stop, session_.state);
