@@ -79,26 +79,24 @@ std::vector<v1::NodeProblem> HealthChecks::Look() {
 std::string StrayMemory::Look(const v1::Device& gpu, const GpuReading& reading, bool held, Instant now) {
   constexpr auto kToBeFree = std::chrono::seconds(30);
   constexpr auto kTwoReadings = std::chrono::seconds(2);
-  const uint64_t all = gpu.memory_bytes();
-  const uint64_t used = std::min(reading.memory_used_bytes.value_or(0), all);
   if (held) {
-    last_run_[gpu.index()] = {.held_at = now, .least_used = all, .grew_at = {}};
+    last_run_[gpu.index()] = {.held_at = now, .least_used = gpu.memory_bytes(), .grew_at = {}};
     return "";
   }
-  const auto run = last_run_.find(gpu.index());
   if (!reading.memory_used_bytes) return "";
-  if (run != last_run_.end()) run->second.least_used = std::min(run->second.least_used, used);
-  const bool enough = (all - used) / 100 >= all / 10'000 * least_free_percent_;
-  if (run != last_run_.end() && now < run->second.held_at + kToBeFree) {
+  const uint64_t all = gpu.memory_bytes();
+  const uint64_t used = std::min(*reading.memory_used_bytes, all);
+  const bool lacks = (all - used) / 100 < all / 10'000 * least_free_percent_;
+  const auto last = last_run_.find(gpu.index());
+  if (last != last_run_.end() && now < last->second.held_at + kToBeFree) {
+    LastRun& run = last->second;
+    run.least_used = std::min(run.least_used, used);
     // What a run leaves only becomes less. Seen twice, since a reading may be of before its end.
-    auto& grew_at = run->second.grew_at;
-    if (enough || used - run->second.least_used <= all / 100)
-      grew_at.reset();
-    else if (!grew_at)
-      grew_at = now;
-    if (!grew_at || now < *grew_at + kTwoReadings) return "";
+    const bool grew = lacks && used - run.least_used > all / 100;
+    run.grew_at = grew ? run.grew_at.value_or(now) : std::optional<Instant>();
+    if (!grew || now < *run.grew_at + kTwoReadings) return "";
   }
-  if (enough) return "";
+  if (!lacks) return "";
   return fmt::format("has {} of its {} of memory in use by what is no run of imgd's (see nvidia-smi)",
                      GiB(used), GiB(all));
 }

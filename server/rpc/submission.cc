@@ -200,29 +200,21 @@ std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& o
   return DatasetRecord{.name = spec.convert.registers, .address = spec.convert.target, .owner = owner};
 }
 
-/// What the daemon and its policies say against it goes to `refused`.
-tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, size_t number,
-                                                 const std::string& file, const Origin& origin,
-                                                 const ClusterView& view, SweepOrder& out,
-                                                 std::vector<UnmadeSet>& unmade, ErrorsOfMembers& refused) {
+/// All that speaks against it goes to `refused`.
+void AddMember(const SweepMember& member, size_t number, const std::string& file, const Origin& origin,
+               const ClusterView& view, SweepOrder& out, std::vector<UnmadeSet>& unmade,
+               ErrorsOfMembers& refused) {
   refused.Add(member, number, CheckFile(member.spec, member.spec.text, file, origin.rules));
   const auto job = ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner(),
                                  SetsOf(*view.datasets));
-  if (!job) {
-    refused.Add(member, number, job.error());
-    return {};
-  }
+  if (!job) return refused.Add(member, number, job.error());
   auto yaml = ResolveDatasets(job->yaml, file, job->spec, *view.datasets, unmade);
-  if (!yaml) {
-    refused.Add(member, number, yaml.error());
-    return {};
-  }
+  if (!yaml) return refused.Add(member, number, yaml.error());
   Submission submission = SubmissionOf(job->spec, origin);
   submission.name = fmt::format("{}[{}]", member.spec.name, number);
   for (const auto& [name, value] : member.values) submission.sweep_settings.push_back({name, value});
   out.submission.members.push_back(std::move(submission));
   out.files.push_back(std::move(*yaml));
-  return {};
 }
 
 /// `text` is what `spec` was read from.
@@ -237,10 +229,8 @@ tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const std::string& text, 
                                 .max_running = static_cast<uint32_t>(spec.sweep->max_running)}};
   if (spec.sweep->halving) out.submission.halving = HalvingOf(*spec.sweep->halving);
   ErrorsOfMembers refused;
-  for (size_t i = 0; i < members->size(); ++i) {
-    if (auto added = AddMember((*members)[i], i + 1, file, origin, view, out, unmade, refused); !added)
-      return tl::unexpected(std::move(added).error());
-  }
+  for (size_t i = 0; i < members->size(); ++i)
+    AddMember((*members)[i], i + 1, file, origin, view, out, unmade, refused);
   const std::string& written = origin.request.job_yaml();
   if (!refused.empty()) return tl::unexpected(refused.InTermsOf(written, file, members->size()));
   std::set<std::string> projects;

@@ -228,9 +228,9 @@ export const api = {
     signal?: AbortSignal,
   ) => call<SubmitJobResponse>('POST', '/jobs', { owner: actor(), ...request }, signal),
   cancel: (id: string, checkpoint: boolean) =>
-    call<unknown>('POST', `/jobs/${seg(id)}/cancel`, { checkpoint, actor: actor() }),
+    call<unknown>('POST', `${jobPath(id)}/cancel`, { checkpoint, actor: actor() }),
   change: (id: string, change: Record<string, unknown>) =>
-    call<unknown>('POST', `/jobs/${seg(id)}/change`, { actor: actor(), ...change }),
+    call<unknown>('POST', `${jobPath(id)}/change`, { actor: actor(), ...change }),
   metrics: (
     id: string,
     names: readonly string[],
@@ -241,7 +241,7 @@ export const api = {
   /** Where each rank's time went, over the whole run. */
   rankTimes: async (id: string, signal?: AbortSignal): Promise<RankStretch[]> => {
     const asked = query({ names: 'loss', points: 1, ranks: true });
-    const got = await call<MetricsResponse>('GET', `/jobs/${seg(id)}/metrics${asked}`, undefined, signal);
+    const got = await call<MetricsResponse>('GET', `${jobPath(id)}/metrics${asked}`, undefined, signal);
     return got.ranks ?? [];
   },
   logs: (
@@ -257,19 +257,19 @@ export const api = {
       before?: string;
     },
     signal?: AbortSignal,
-  ) => call<LogPage>('GET', `/jobs/${seg(id)}/logs${query(options)}`, undefined, signal),
+  ) => call<LogPage>('GET', `${jobPath(id)}/logs${query(options)}`, undefined, signal),
   checkpoints: (id: string, signal?: AbortSignal) =>
-    call<{ checkpoints: ReportedCheckpoint[] }>('GET', `/jobs/${seg(id)}/checkpoints`, undefined, signal),
+    call<{ checkpoints: ReportedCheckpoint[] }>('GET', `${jobPath(id)}/checkpoints`, undefined, signal),
   classes: (id: string, signal?: AbortSignal) =>
-    call<{ figures?: ClassFigures }>('GET', `/jobs/${seg(id)}/classes`, undefined, signal),
+    call<{ figures?: ClassFigures }>('GET', `${jobPath(id)}/classes`, undefined, signal),
   samples: (id: string, signal?: AbortSignal) =>
-    call<{ samples?: SampleImages; event: string }>('GET', `/jobs/${seg(id)}/samples`, undefined, signal),
+    call<{ samples?: SampleImages; event: string }>('GET', `${jobPath(id)}/samples`, undefined, signal),
   /** Addresses that a browser asks for itself. */
   sampleAddress: (id: string, event: string, number: number) =>
-    `/api/v1/jobs/${seg(id)}/samples/${seg(event)}/${number}`,
+    `/api/v1${jobPath(id)}/samples/${seg(event)}/${number}`,
   checkpointAddress: (id: string, name: string, file: string) =>
-    `/api/v1/jobs/${seg(id)}/checkpoints/${seg(name)}/files/${seg(file)}`,
-  deleteJob: (id: string) => call<unknown>('DELETE', `/jobs/${seg(id)}${query({ actor: actor() })}`),
+    `/api/v1${jobPath(id)}/checkpoints/${seg(name)}/files/${seg(file)}`,
+  deleteJob: (id: string) => call<unknown>('DELETE', `${jobPath(id)}${query({ actor: actor() })}`),
   /** Events of one node, the newest last. */
   eventsOf: (node: string, page_size: number, signal?: AbortSignal) =>
     call<{ events?: Decision[] }>(
